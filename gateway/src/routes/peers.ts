@@ -111,9 +111,11 @@ export function peerRoutes(
     const file = {
       key: Buffer.from(keyOf(request), 'base64url'),
       about: String(about),
-      ...{ size: Number(size), crc32: Number(crc32), isLarge: large === 'true' },
+      size: Number(size),
+      crc32: Number(crc32),
+      isLarge: large === 'true',
     };
-    return files.answer({ taken: await store.takeBack?.(file, request.raw) });
+    return files.answer({ taken: await store.copies?.takeBack(file, request.raw) });
   });
   peer('DELETE', '/peer/files/:key', (request) => {
     const key = keyOf(request);

@@ -1,7 +1,7 @@
 import type { Gateway } from '@stevedore/map';
 import { expect, it } from 'vitest';
+import { adoptable } from '../../../packages/client/dist/adoption/silent-gateways.js';
 import { Gateways, type GatewaysParts } from '../../../packages/client/dist/deployment/gateways.js';
-import { adoptable } from '../../../packages/client/dist/deployment/silent-gateways.js';
 
 /** Which gateways one adopts by itself, and when. */
 

@@ -12,8 +12,8 @@ import {
   type UsageGrant,
 } from '@stevedore/map';
 import type { Outbox } from '@stevedore/staging';
+import { type AdoptionParts, Adoptions } from '../adoption/adoption.js';
 import { RESTART_MS } from '../holders/restarts.js';
-import { type AdoptionParts, Adoptions } from './adoption.js';
 import { type DeploymentContext, Gateways, type SilentGateway } from './gateways.js';
 import { type Answer, MapCache } from './map-cache.js';
 import { OwnRemovals } from './own-removals.js';

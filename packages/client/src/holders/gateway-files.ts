@@ -1,13 +1,12 @@
 import type { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { abortable, Gathered } from '@stevedore/async';
-import { formatKey } from '@stevedore/staging';
+import { formatKey, type ReturnedFile } from '@stevedore/staging';
 import { isStoreError, type StoreError } from '@stevedore/staging/errors';
 import { corrupt, readAll } from '../connect/answers.js';
 import { ConnectedStore, type FileToRead, MAX_LISTED_BYTES } from '../connect/connect.js';
 import { refusalIn } from '../connect/errors.js';
 import type { RequestLimits, Requests } from '../connect/requests.js';
-import type { ReturnedFile } from '../deployment/returning.js';
 import { aborted, isWithoutCopy, missing, notFound } from '../read/failures.js';
 import type {
   ByteRange,
@@ -135,7 +134,10 @@ export class GatewayFiles {
     body: AsyncIterable<Uint8Array>,
   ): Promise<boolean> {
     const query = new URLSearchParams({
-      ...{ about, size: String(size), crc32: String(crc32), large: String(isLarge) },
+      about,
+      size: String(size),
+      crc32: String(crc32),
+      large: String(isLarge),
     });
     const path = `/files/${formatKey(key)}?${query}`;
     const answer = await this.#told(this.#requests.json({ method: 'PUT', path, body }));

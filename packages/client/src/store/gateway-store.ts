@@ -1,5 +1,4 @@
 import type { Deployment } from '../deployment/deployment.js';
-import type { ReturnedFile } from '../deployment/returning.js';
 import type { CachedFiles } from '../holders/files-in-memory.js';
 import type { Holders } from '../holders/holders.js';
 import type { SecondCopies } from '../holders/second-copies.js';
@@ -16,8 +15,6 @@ export interface GatewayStore extends FileStore {
    * that does not own them.
    */
   readonly copies?: SecondCopies;
-  /** A file of an adopted server that came back; false if it is known here, or deleted. */
-  takeBack?(file: ReturnedFile, body: AsyncIterable<Uint8Array>): Promise<boolean>;
   /** Other processes of this machine, whose files this store serves, too. */
   readonly siblings?: Holders;
 }

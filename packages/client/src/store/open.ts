@@ -15,11 +15,11 @@ import {
   StoreError,
   type UpkeepOptions,
 } from '@stevedore/staging';
+import { Returns, setAside } from '../adoption/returning.js';
 import type { Deployment } from '../deployment/deployment.js';
 import { type DeploymentContext, joinDeployment } from '../deployment/gateways.js';
 import { loadRun, placeOf, readInstance, saveRun } from '../deployment/instance.js';
 import { Partners } from '../deployment/partners.js';
-import { setAside } from '../deployment/returning.js';
 import type { OpenOptions } from '../given-options.js';
 import type { SiblingOptions } from '../holders/holders.js';
 import { parseStoreOptions, type StoreOptions, tailBytesOf } from '../options.js';
@@ -167,7 +167,18 @@ async function openStore(
       siblings,
       deployed,
       held,
-      serves: !upkeep,
+      returned:
+        map && !upkeep
+          ? (elsewhere) =>
+              new Returns({
+                directory,
+                deployment: store!.deployment!,
+                map,
+                elsewhere,
+                report: (error) => store?.report(error),
+                now: unixTime,
+              })
+          : undefined,
     });
     store.siblings?.lookAgain();
     await store.start();

@@ -1,10 +1,9 @@
 import { EventEmitter } from 'node:events';
-import { resolve } from 'node:path';
 import { formatKey, parseKey, StoreError, storeErrorOf, withStoreErrors } from '@stevedore/staging';
-import { adoptionBy } from '../deployment/adoption.js';
+import { adoptionBy } from '../adoption/adoption.js';
+import type { Returns } from '../adoption/returning.js';
 import { Deployment } from '../deployment/deployment.js';
 import type { DeploymentContext } from '../deployment/gateways.js';
-import { type ReturnedFile, Returns, takeBack } from '../deployment/returning.js';
 import { FilesElsewhere } from '../holders/files-elsewhere.js';
 import { FilesInMemory } from '../holders/files-in-memory.js';
 import type { GatewayFiles } from '../holders/gateway-files.js';
@@ -77,7 +76,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   readonly #ids: FastdfsIds;
   readonly #registration: Registration;
   readonly #settling: FileIdWaiters;
-  readonly #returns: Returns | undefined;
+  #returns: Returns | undefined;
   readonly #missing = new MissingFiles((error) => this.report(error));
   #deletedFiles = 0;
   #closing: Promise<void> | undefined;
@@ -97,7 +96,6 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
     const remove = (key: Buffer) => this.#deleteOwn(key);
     this.#holders = new Holders(staging, context, remove, parts.siblings, held);
     if (parts.siblings) this.siblings = this.#holders;
-    this.#returns = this.#returnsOf(parts);
     if (held) this.copies = this.#holders.elsewhere!.copies;
     this.cached = new FilesInMemory(this.#holders, context);
     this.#ids = new FastdfsIds(this.#holders, clients.reading, context);
@@ -109,6 +107,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   /** This server's part in the deployment. */
   #deploymentOf(deployed: DeploymentContext): Deployment {
     const { staging, clients, held, now, options } = this.#parts;
+    const trunkStore = new FastdfsTrunkStore(clients.merging);
     return new Deployment({
       ...deployed,
       outbox: staging.fileMap.outbox!,
@@ -118,12 +117,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
         const bytes = waiting.waitingBytes + waiting.spooledBytes;
         return { files: waiting.waitingFiles + waiting.spooledFiles, bytes };
       },
-      adoption: adoptionBy(
-        staging,
-        new FastdfsTrunkStore(clients.merging),
-        held,
-        options.adoptAfter,
-      ),
+      adoption: adoptionBy(staging, trunkStore, held, options.adoptAfter),
       deleteHere: (key) => this.#deleteHere(key),
       forget: (key, file) => {
         this.#reader.forget(key);
@@ -138,22 +132,6 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
         setImmediate(() => void this.close().catch((failure) => this.report(failure)));
       },
     });
-  }
-
-  #returnsOf({ staging, deployed, options, now, serves }: StoreParts): Returns | undefined {
-    const { deployment } = this;
-    if (!deployment || !deployed || !serves) return undefined;
-    const { peers } = this.#holders.elsewhere!;
-    const report = (error: Error) => this.report(error);
-    const { map } = deployed;
-    return new Returns({
-      ...{ staging, deployment, map, peers, report, now },
-      directory: resolve(options.directory),
-    });
-  }
-
-  takeBack(file: ReturnedFile, body: AsyncIterable<Uint8Array>): Promise<boolean> {
-    return takeBack(this.#parts.staging, this.deployment, file, body);
   }
 
   readonly put: FileStore['put'] = (body, options) => this.#uploads.put(body, options);
@@ -191,6 +169,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   /** Starts this server's part in the deployment. */
   async start(): Promise<void> {
     await this.deployment?.start();
+    const { elsewhere } = this.#holders;
+    this.#returns = elsewhere && this.#parts.returned?.(elsewhere);
     await this.#returns?.start();
     this.#derived.start();
   }

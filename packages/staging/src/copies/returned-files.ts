@@ -72,6 +72,16 @@ export class ReturnedFiles {
   }
 }
 
+/** A file that comes back, as its adopter hears of it. */
+export interface ReturnedFile {
+  readonly key: Buffer;
+  readonly size: number;
+  readonly crc32: number;
+  /** As in a trunk's directory. */
+  readonly about: string;
+  readonly isLarge: boolean;
+}
+
 /** Stages a file under the key that it has. Rejects with `corrupt` if the body is another one. */
 export async function restore(
   { copies }: State,

@@ -21,9 +21,9 @@ import {
   type TakenOver,
   type TrunkStore,
 } from '@stevedore/staging';
-import type { Gateways } from './gateways.js';
+import type { Gateways } from '../deployment/gateways.js';
+import { each, pagesOfTrunks, scanTrunks, trunkOfId } from '../deployment/trunk-scan.js';
 import { adoptable } from './silent-gateways.js';
-import { each, pagesOfTrunks, scanTrunks, trunkOfId } from './trunk-scan.js';
 
 /**
  * Adopts gateways that have been silent for long. Takes over the files of those that the map says

@@ -2,22 +2,17 @@ import { mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'nod
 import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { GrowingPause } from '@stevedore/async';
-import { type DeploymentMap, type Gateway, MapError, originOf, RETURN_MS } from '@stevedore/map';
+import { type DeploymentMap, type Gateway, MapError, RETURN_MS } from '@stevedore/map';
 import {
   aboutOf,
   DirectoryLock,
   type FileRow,
-  formatKey,
   isStoreError,
   ReturnedFiles,
-  readAbout,
-  type Staging,
-  StoreError,
 } from '@stevedore/staging';
-import type { PeerFiles } from '../holders/peer-files.js';
-import { mapUnavailable } from '../read/failures.js';
-import type { Deployment } from './deployment.js';
-import { Publisher } from './publisher.js';
+import type { Deployment } from '../deployment/deployment.js';
+import { Publisher } from '../deployment/publisher.js';
+import type { FilesElsewhere } from '../holders/files-elsewhere.js';
 
 /**
  * The directory of a server that was adopted while it was away joins again as a new one, and gives its
@@ -110,44 +105,11 @@ function unlessGone(error: NodeJS.ErrnoException): undefined {
   if (error.code !== 'ENOENT') throw error;
 }
 
-/** A file that comes back, as its adopter hears of it. */
-export interface ReturnedFile {
-  readonly key: Buffer;
-  readonly size: number;
-  readonly crc32: number;
-  /** As in a trunk's directory. */
-  readonly about: string;
-  readonly isLarge: boolean;
-}
-
-/** At the adopter: false if the file is known there, or deleted. */
-export async function takeBack(
-  staging: Staging,
-  deployment: Deployment | undefined,
-  { about, ...file }: ReturnedFile,
-  body: AsyncIterable<Uint8Array>,
-): Promise<boolean> {
-  const { key } = file;
-  if (!deployment?.isAuthoritativeFor(originOf(key)) || !staging.rebuild.isComplete) {
-    const message = `the files of ${formatKey(key)}'s gateway are not adopted here, or not all known yet`;
-    throw new StoreError('storage_unavailable', message);
-  }
-  if (staging.fileMap.find(key) || staging.fileMap.isDeleted(key)) return false;
-  deployment.forget(key);
-  const known = await deployment.find(key).catch((error: unknown) => {
-    throw mapUnavailable(error);
-  });
-  if (known) return false;
-  await staging.restore({ ...readAbout(about), ...file }, body);
-  return true;
-}
-
 export interface ReturnsParts {
   readonly directory: string;
-  readonly staging: Staging;
   readonly deployment: Deployment;
   readonly map: DeploymentMap;
-  readonly peers: PeerFiles;
+  readonly elsewhere: FilesElsewhere;
   readonly report: (error: Error) => void;
   readonly now: () => number;
 }
@@ -265,14 +227,14 @@ export class Returns {
   }
 
   #give(adopter: Gateway | undefined, row: FileRow, files: ReturnedFiles): Promise<boolean> {
-    const { staging, deployment, peers } = this.#parts;
+    const { deployment, elsewhere } = this.#parts;
     const { key, size, crc32, local } = row;
     const about = aboutOf({ ...row, was: [] });
     const file = { key, size, crc32, about, isLarge: local.at === 'spool' };
     if (adopter?.origin === deployment.origin) {
-      return takeBack(staging, deployment, file, files.read(row));
+      return elsewhere.copies.takeBack(file, files.read(row));
     }
     if (!adopter || adopter.url === null) throw new Error('its adopter has no peerUrl');
-    return peers.at(adopter.url).takeBack(file, files.read(row));
+    return elsewhere.peers.at(adopter.url).takeBack(file, files.read(row));
   }
 }

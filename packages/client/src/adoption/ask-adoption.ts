@@ -7,7 +7,7 @@ import {
   MapError,
   openMap,
 } from '@stevedore/map';
-import { isBeside } from './gateways.js';
+import { isBeside } from '../deployment/gateways.js';
 
 /**
  * Gives the files of a gateway that will not return to another one, the adopter. This only writes

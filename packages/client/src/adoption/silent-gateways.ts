@@ -1,5 +1,5 @@
 import type { Gateway } from '@stevedore/map';
-import { isBeside } from './gateways.js';
+import { isBeside } from '../deployment/gateways.js';
 
 /**
  * Which gateway this one adopts by itself: one that has been silent for long, while this one was in
