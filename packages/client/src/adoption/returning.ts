@@ -37,6 +37,8 @@ const PARTS = [
 const UNHEARD = 'unheard';
 /** Behind the name of a folder that is not needed any more. */
 const DONE = '.done';
+/** The adopter syncs them together. */
+const GIVEN_AT_ONCE = 32;
 const RETRIES = { firstMs: 500, lastMs: 60_000 };
 
 /** Step 1, if the map says that the files of this directory were adopted. */
@@ -177,6 +179,7 @@ export class Returns {
     }
     if (!own.adoption.isDone) return undefined;
     const files = await ReturnedFiles.open(folder, now(), report);
+    let given: Promise<void>[] = [];
     try {
       const unheard = join(folder, UNHEARD);
       if ((files.outbox?.pending ?? 0) > 0) {
@@ -190,17 +193,25 @@ export class Returns {
       }
       const adopter = gateways.find((each) => each.origin === own.adoption?.by);
       let [all, taken, damaged] = [0, 0, 0];
-      for (const row of files.waiting()) {
-        this.#stopped.signal.throwIfAborted();
+      const give = async (row: FileRow) => {
         all += 1;
         try {
-          if (await this.#give(adopter, row, files)) taken += 1;
+          const isTaken = await this.#give(adopter, row, files);
+          if (isTaken) taken += 1;
         } catch (error) {
           if (!isStoreError(error, 'corrupt')) throw error;
           report(error as Error);
           damaged += 1;
         }
+      };
+      for (const row of files.waiting()) {
+        this.#stopped.signal.throwIfAborted();
+        given.push(give(row));
+        if (given.length < GIVEN_AT_ONCE) continue;
+        await Promise.all(given);
+        given = [];
       }
+      await Promise.all(given);
       const rest = damaged > 0 ? `, ${damaged} are damaged` : '';
       const done = `origin ${origin} is back: of ${all} staged files, its adopter, origin ${own.adoption.by}, lacked ${taken} and has them now${rest}`;
       await files.close();
@@ -208,6 +219,7 @@ export class Returns {
       await rm(`${folder}${DONE}`, { recursive: true });
       return done;
     } finally {
+      await Promise.allSettled(given);
       await files.close();
     }
   }
