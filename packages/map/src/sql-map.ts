@@ -24,7 +24,7 @@ const KEPT_MS = RETURN_MS + 86_400_000;
 /** Removals of a gateway that is down stay, for its adopter and its return. */
 const PRUNED = `r.settled AND r.removed_at < $1 AND r.origin NOT IN (
     SELECT origin FROM stevedore_gateway
-    WHERE seen_at < NOW - ${IN_USE_MS} AND coalesce(adopted_at, NOW) > NOW - ${KEPT_MS})`;
+    WHERE adopted_at > NOW - ${KEPT_MS} OR adopted_at IS NULL AND seen_at < NOW - ${IN_USE_MS})`;
 /** Each has thousands of files. */
 const TRUNKS_PRUNED_AT_ONCE = 5;
 
