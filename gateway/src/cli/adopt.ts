@@ -6,13 +6,14 @@ import { UsageError } from './errors.js';
 import { define, flags, jsonOption } from './options.js';
 import { startProgress } from './progress.js';
 
-/** `stevedore adopt`: a gateway takes over what one that will not return had in FastDFS. */
+/** `stevedore adopt`: a gateway takes over the files of a lost one now, and says what is lost. */
 
 const HELP = `
-The map gives the files to the other gateway, which does the work: it deletes and compacts them
-from then on, and the one that will not return is refused if it comes back. The command only
-waits, and may be stopped and started again. With staged copies, the gateway that holds them adopts
-the files, staged ones included. Without, files that only its disk had are lost.
+Gateways do this by themselves after --adopt-after; the command does it at once, can name the
+adopter, and says what is lost. The map gives the files to the other gateway, which does the work;
+the command only waits, and may be stopped and started again. With staged copies, the gateway that
+holds them adopts the files, staged ones included. Without, files that only its disk had are missing
+until its directory comes back.
 
 Examples:
   stevedore adopt 4711 --map postgres://stevedore@10.0.0.9/stevedore

@@ -10,7 +10,7 @@ import { demandOwner } from './upkeep.js';
 const HELP = `
 Stop the gateway first. What is staged is stored in FastDFS, and another gateway that is alive has
 the files from then on, under the same keys and ids. Exit code 0 says that the directory is not
-needed any more; a gateway refuses to start with it. It may be stopped and started again.
+needed any more; a gateway that starts with it is a new one. It may be stopped and started again.
 
 Example:
   stevedore drain --directory /var/lib/stevedore --map postgres://stevedore@10.0.0.9/stevedore`;

@@ -132,7 +132,7 @@ function copies({ stats }: AttentionFacts): Finding[] {
       warning(
         `Gateway ${origin} is silent`,
         `${url ?? 'it'} has had no heartbeat for half a minute; ${stagedFiles} files staged there ${copies}`,
-        `start it; if it will not return, run \`stevedore adopt ${origin}\``,
+        `start it; if it stays away, another gateway adopts it, or \`stevedore adopt ${origin}\` has it adopted now`,
       ),
     );
   }

@@ -34,7 +34,7 @@ import { listOptions } from './listing.js';
 /**
  * Routes for the other gateways of a deployment, authenticated by the secret that they share
  * through the map. `/peer/files/KEY` serves only this gateway's own files, so a request makes one
- * hop; `/peer/files` lists them, or those of an upload that was repeated at another gateway, and
+ * hop; a gateway that was adopted and came back puts its own there. `/peer/files` lists them, or those of an upload that was repeated at another gateway, and
  * `/peer/groups` their groups.
  * `/peer/reach` says whether this gateway reaches the one that asks.
  * `/peer/facts` answers about several at once, with the bytes of small ones; `/peer/copies/ORIGIN`
@@ -58,7 +58,7 @@ export function peerRoutes(
   const { deployment, siblings } = store;
   if (!deployment) return;
   peerCopies(app, store);
-  const peer = (method: 'GET' | 'DELETE', url: string, call: Call): void => {
+  const peer = (method: 'GET' | 'PUT' | 'DELETE', url: string, call: Call): void => {
     const handler = answering(asPeer(deployment, call));
     app.route({ method, url, handler });
   };
@@ -105,6 +105,17 @@ export function peerRoutes(
     const { back } = (request as AskedBy).query;
     const tried = back === undefined ? undefined : await tryReach(deployment, String(back), '');
     return files.answer({ back: tried?.to });
+  });
+  peer('PUT', '/peer/files/:key', async (request) => {
+    const { about, size, crc32, large } = (request as AskedBy).query;
+    const file = {
+      key: Buffer.from(keyOf(request), 'base64url'),
+      about: String(about),
+      size: Number(size),
+      crc32: Number(crc32),
+      isLarge: large === 'true',
+    };
+    return files.answer({ taken: await store.copies?.takeBack(file, request.raw) });
   });
   peer('DELETE', '/peer/files/:key', (request) => {
     const key = keyOf(request);

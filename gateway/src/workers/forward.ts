@@ -14,8 +14,8 @@ import {
 import { COPIES_PATH } from '../routes/peers.js';
 
 /**
- * Resumable uploads and copies of other gateways belong to the first worker: it keeps the received
- * bytes, and may join uploads. Another worker passes a request for them on unchanged, over a socket
+ * Resumable uploads, copies of other gateways and what comes back of adopted ones belong to the first
+ * worker: it keeps the received bytes, and may join uploads. Another worker passes a request for them on unchanged, over a socket
  * in the data directory that only this user may open, preceded by the client's address.
  */
 
@@ -75,8 +75,9 @@ export class ToFirst {
   }
 }
 
-function isOfFirst({ headers, url }: IncomingMessage): boolean {
-  return headers[MARK] !== undefined || url?.startsWith(COPIES_PATH) === true;
+function isOfFirst({ method, headers, url }: IncomingMessage): boolean {
+  const isReturned = method === 'PUT' && url?.startsWith('/peer/files/') === true;
+  return headers[MARK] !== undefined || url?.startsWith(COPIES_PATH) === true || isReturned;
 }
 
 /** Whatever ends one side ends the other one. */

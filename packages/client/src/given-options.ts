@@ -34,6 +34,11 @@ export interface OpenOptions {
   /** URL of the partner; none: the deployment chooses one. Default: none. */
   readonly partner?: string;
   /**
+   * How long another gateway is silent in the map before this one adopts its files; 0: never by
+   * itself. Default: 300s. Milliseconds, or text like `60s`.
+   */
+  readonly adoptAfter?: Duration;
+  /**
    * Disk space for copies held for other gateways. Default: 20GiB. At least 1MiB. Bytes, or text
    * like `64MiB`.
    */

@@ -19,11 +19,11 @@ export {
   type Value,
 } from '@stevedore/map';
 export { DirectoryLock } from '@stevedore/staging';
+export { type AdoptionReport, adoptOrigin } from './adoption/ask-adoption.js';
 export { readAll } from './connect/answers.js';
 export { refusalIn } from './connect/errors.js';
 export { parseConnectOptions } from './connect/options.js';
 export { type Request, Requests } from './connect/requests.js';
-export { type AdoptionReport, adoptOrigin } from './deployment/ask-adoption.js';
 export type { MapReport } from './deployment/map-check.js';
 export type { MapRebuildReport } from './deployment/map-rebuild.js';
 export {

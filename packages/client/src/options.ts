@@ -48,6 +48,11 @@ export const storeOptions = {
   partner: option.text('', 'URL of the partner; none: the deployment chooses one', {
     see: 'SCALING.md',
   }),
+  adoptAfter: option.duration(
+    '5m',
+    'how long another gateway is silent in the map before this one adopts its files; 0: never by itself',
+    { see: 'SCALING.md' },
+  ),
   heldSize: option.size('20GiB', 'disk space for copies held for other gateways', {
     minimum: '1MiB',
   }),

@@ -64,7 +64,7 @@ export function inUse(place: string): MapError {
 export function originAdopted(origin: number, by: number): MapError {
   return new MapError(
     'origin_adopted',
-    `the files of origin ${origin} were adopted by origin ${by}: a server must not use this directory any more; start with a new one`,
+    `the files of origin ${origin} were adopted by origin ${by}: it joins again with a new origin when a gateway starts with this directory, up to 30 days later; then start with a new one`,
   );
 }
 

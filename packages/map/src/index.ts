@@ -14,6 +14,7 @@ export {
   type MappedFile,
   originOf,
   type PlacedFile,
+  RETURN_MS,
   type Removal,
   type RemovedFile,
   type Setting,

@@ -77,6 +77,8 @@ export interface Adoption {
   /** Trunks to take over, and those taken over so far. */
   readonly trunks: number;
   readonly adopted: number;
+  /** When it was done, by the map's clock. */
+  readonly doneAt?: number | undefined;
   /** Why the adopter cannot go on at the moment; it tries again. */
   readonly trouble?: string | undefined;
 }
@@ -157,6 +159,11 @@ export interface Setting {
   readonly changedAt: number;
 }
 
+/**
+ * So long after its adoption a directory may come back with files that nobody else has; the map keeps
+ * the removals of its origin for a day more.
+ */
+export const RETURN_MS = 30 * 86_400_000;
 /** A directory without a heartbeat for this long may be used elsewhere. */
 export const IN_USE_MS = 30_000;
 

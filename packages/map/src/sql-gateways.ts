@@ -194,6 +194,16 @@ export class SqlGateways {
     return rows.length > 0;
   }
 
+  /** The adopter looks again: the gateway has come back and told of what the map had not heard of. */
+  async reopenAdoption(origin: number): Promise<void> {
+    await this.driver.run(
+      `UPDATE stevedore_gateway SET adopted_at = NULL, holder = NULL
+        WHERE origin = $1 AND adopter IS NOT NULL`,
+      [origin],
+      ...GATEWAYS,
+    );
+  }
+
   /** Files that were lost with a gateway, as far as its adopter knows them. */
   async lostWith(origin: number): Promise<readonly LostFile[]> {
     const [row] = await this.driver.run(
@@ -369,6 +379,7 @@ function gatewayOf(row: Row): Gateway {
   const adoption = {
     by: Number(row.adopter),
     isDone: row.adopted_at !== null,
+    doneAt: row.adopted_at === null ? undefined : Number(row.adopted_at),
     trunks: Number(row.adopt_trunks),
     adopted: Number(row.adopted_trunks),
     trouble: row.adopt_trouble === null ? undefined : String(row.adopt_trouble),

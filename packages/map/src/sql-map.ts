@@ -5,6 +5,7 @@ import {
   type MappedFile,
   originOf,
   type PlacedFile,
+  RETURN_MS,
   type Removal,
   type RemovedFile,
   type Trunk,
@@ -18,9 +19,12 @@ import { SqlGateways } from './sql-gateways.js';
  * All methods reject with `MapError`.
  */
 
-/** Removals of a gateway that is down stay, for its adopter. */
+/** For this long, a directory that was adopted may come back with files that were deleted since. */
+const KEPT_MS = RETURN_MS + 86_400_000;
+/** Removals of a gateway that is down stay, for its adopter and its return. */
 const PRUNED = `r.settled AND r.removed_at < $1 AND r.origin NOT IN (
-    SELECT origin FROM stevedore_gateway WHERE seen_at < NOW - ${IN_USE_MS} AND adopted_at IS NULL)`;
+    SELECT origin FROM stevedore_gateway
+    WHERE adopted_at > NOW - ${KEPT_MS} OR adopted_at IS NULL AND seen_at < NOW - ${IN_USE_MS})`;
 /** Each has thousands of files. */
 const TRUNKS_PRUNED_AT_ONCE = 5;
 

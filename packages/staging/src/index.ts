@@ -11,6 +11,7 @@ export type { SpoolWriter } from './container/spool.js';
 export type { UnfinishedUpload as StagedUpload } from './container/unfinished.js';
 export { HeldCopies, type HeldStats } from './copies/held-copies.js';
 export type { HeldIndex } from './copies/held-index.js';
+export { type ReturnedFile, ReturnedFiles } from './copies/returned-files.js';
 export type {
   Partner,
   StagedCopiesOptions,

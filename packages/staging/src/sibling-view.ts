@@ -82,8 +82,9 @@ export class SiblingView implements ReadableStaging {
     return this.#opened.queries;
   }
 
-  /** Reopens the FileMap if its owner has restarted with another file. */
+  /** Reopens the FileMap if its owner has restarted with another file, or another origin. */
   lookAgain(): void {
+    this.#origin = undefined;
     if (this.#opened && inodeOf(this.#path) !== this.#opened.inode) this.#close();
   }
 

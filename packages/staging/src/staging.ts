@@ -5,6 +5,7 @@ import type { Changes } from './changes.js';
 import type { Spool } from './container/spool.js';
 import type { Unfinished } from './container/unfinished.js';
 import type { HeldIndex } from './copies/held-index.js';
+import { restore } from './copies/returned-files.js';
 import type { CopiesStats, StagedCopies } from './copies/staged-copies.js';
 import { type TakenOver, takeOver } from './copies/take-over.js';
 import type { Counters, FileMap, FileRow } from './filemap/filemap.js';
@@ -188,6 +189,11 @@ export class Staging {
    */
   takeOver(index: HeldIndex): Promise<TakenOver> {
     return takeOver(this.#state, this.acceptance, index);
+  }
+
+  /** Stages a file of an adopted gateway that has come back, unless it is known here. */
+  restore(facts: Parameters<typeof restore>[2], body: AsyncIterable<Uint8Array>): Promise<void> {
+    return restore(this.#state, this.acceptance, facts, body);
   }
 
   /** Takes over the trunks of a container that is gone, and starts to read their directories. */

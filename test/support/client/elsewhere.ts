@@ -104,6 +104,7 @@ export async function scene(given: Scene): Promise<Asked> {
     known,
     { reader, now: Date.now, deployment: known },
     () => false,
+    {} as never,
     copies as never,
   );
   onTestFinished(() => files.close());

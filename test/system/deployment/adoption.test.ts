@@ -1,5 +1,4 @@
 import { join } from 'node:path';
-import { open } from '@stevedore/client';
 import { adoptOrigin, type GatewayStore, openForUpkeep } from '@stevedore/client/internal';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { FastdfsClient } from '@stevedore/fastdfs';
@@ -87,7 +86,7 @@ it('another server has its merged files: it deletes and compacts them, by key an
   }
   const again = await adoptOrigin({ map, origin });
   expect(again).toMatchObject({ by, trunks: 2, adopted: 2 });
-  const returned = open({ idMaxAge: 0, map, trackers, directory, mergeMaxAge: '1h' });
+  const returned = openForUpkeep({ map, trackers, directory });
   await expect(returned).rejects.toMatchObject({ code: 'origin_adopted' });
 });
 

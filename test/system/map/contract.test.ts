@@ -338,6 +338,15 @@ function contract(open: () => Promise<DeploymentMap>): void {
     await map.recordAdoption(away, { ...progress, isDone: true });
     await map.adopt(away, origin);
     expect((await find()).adoption!.isDone).toBe(true);
+    // It may come back: what was deleted since must stay deleted.
+    const key = Buffer.alloc(16, 7);
+    key.writeUInt16BE(away, 6);
+    await map.remove([{ key }], true);
+    await map.prune((await map.now()) + 1, 100);
+    expect(await map.find([key])).toEqual(['removed']);
+    await map.reopenAdoption(away);
+    expect((await find()).adoption!.isDone).toBe(false);
+    await map.recordAdoption(away, { ...progress, isDone: true });
     const { origin: third } = await map.join({ ...mine, instance: instance(), place: 'three' });
     await expect(map.adopt(away, third)).rejects.toMatchObject(refused);
     await map.leave(origin, 'here');

@@ -12,8 +12,8 @@ import {
   type UsageGrant,
 } from '@stevedore/map';
 import type { Outbox } from '@stevedore/staging';
+import { type AdoptionParts, Adoptions } from '../adoption/adoption.js';
 import { RESTART_MS } from '../holders/restarts.js';
-import { type AdoptionParts, Adoptions } from './adoption.js';
 import { type DeploymentContext, Gateways, type SilentGateway } from './gateways.js';
 import { type Answer, MapCache } from './map-cache.js';
 import { OwnRemovals } from './own-removals.js';
@@ -341,17 +341,16 @@ export class Deployment {
     await this.#round;
     await this.#ownRemovals.settled;
     await this.#adoptions.stop();
-    const { map, joining } = this.#parts;
     try {
       // A refused server is not part of the deployment and publishes nothing.
       if (this.#gateways.hasJoined && !this.#isAway && !this.#isRefused) {
         await this.#publisher.publish(PUBLISH_MS);
-        await map.leave(this.origin, joining.place);
+        await this.#gateways.leave();
       }
     } catch {
       // The outbox keeps it for the next start.
     }
-    await map.close();
+    await this.#parts.map.close();
   }
 
   /**
@@ -452,7 +451,7 @@ export class Deployment {
       if (!isDue) await this.#gateways.refresh();
       else if (!(await this.#gateways.heartbeat())) throw this.#notOurs();
       if (isDue) this.#seenAt = now;
-      this.#adoptions.begin(this.#gateways.list);
+      await this.#adoptions.begin(this.#gateways);
       await this.#dropUnneeded();
     }
     if (now >= this.#pruneAt) {

@@ -54,6 +54,8 @@ export interface SilentGateway {
 }
 
 const MAX_SILENT = 10;
+/** A heartbeat comes every ten seconds. After a longer pause, others may have been cut off, too. */
+const LATE_BEAT_MS = 20_000;
 /** An answer of the map about the servers is used for so long. */
 const FRESH_MS = 5_000;
 
@@ -66,6 +68,9 @@ export class Gateways {
   #listedAt = Number.NEGATIVE_INFINITY;
   /** The map's time at 0 of `performance.now()`. */
   #mapZero: number | undefined;
+  /** The map's time of the last heartbeat, and of the first since which none was late. */
+  #beatAt = Number.NEGATIVE_INFINITY;
+  #steadySince = Number.POSITIVE_INFINITY;
   /** URLs that were reported, by origin. */
   readonly #badUrls = new Map<number, string>();
   #saved: string;
@@ -184,8 +189,24 @@ export class Gateways {
     const { isOurs, gateways } = await map.heartbeat(origin, place, staged(), this.#holder);
     await this.#note(gateways);
     const own = this.find(origin);
-    if (own && isOurs) this.#mapZero = own.seenAt - at;
+    if (own && isOurs) {
+      this.#mapZero = own.seenAt - at;
+      if (own.seenAt - this.#beatAt > LATE_BEAT_MS) this.#steadySince = own.seenAt;
+      this.#beatAt = own.seenAt;
+    }
     return isOurs;
+  }
+
+  /** The others hear whether it leaves files on its disk. */
+  async leave(): Promise<void> {
+    const { map, joining } = this.#parts;
+    await this.heartbeat();
+    await map.leave(joining.origin, joining.place);
+  }
+
+  /** For how long no heartbeat of this server has come late, by the map's clock. */
+  get steadyMs(): number {
+    return this.mapNow() - this.#steadySince;
   }
 
   async #note(gateways: readonly Gateway[]): Promise<void> {
@@ -278,6 +299,13 @@ export async function joinDeployment(map: DeploymentMap, joining: Joining): Prom
   if (!other) return map.join(joining);
   const message = `${url} is the peerUrl of origin ${other.origin} (${dataPlace(other.place)}), which was alive a moment ago: give each server its own`;
   throw new MapError('url_taken', message);
+}
+
+/** True for two workers of one server. */
+export function isBeside(one: Gateway, other: Gateway | undefined): boolean {
+  if (!other) return false;
+  if (one.url !== null && one.url === other.url) return true;
+  return one.place !== '' && dataPlace(one.place) === dataPlace(other.place);
 }
 
 /** The time of the map, as far as the list tells it: every server has a heartbeat. */

@@ -1,5 +1,11 @@
 import { type Claim, type Gateway, MapError, originOf } from '@stevedore/map';
-import { formatKey, type HeldCopies, isStoreError, StoreError } from '@stevedore/staging';
+import {
+  formatKey,
+  type HeldCopies,
+  isStoreError,
+  type Staging,
+  StoreError,
+} from '@stevedore/staging';
 import type { Deployment } from '../deployment/deployment.js';
 import { mapUnavailable, notFound } from '../read/failures.js';
 import { askForId } from '../store/settling.js';
@@ -31,12 +37,13 @@ export class FilesElsewhere implements Holder, Others {
     deployment: Deployment,
     context: HolderContext,
     isHere: (origin: number) => boolean,
+    staging: Staging,
     held: HeldCopies | undefined,
   ) {
     this.#deployment = deployment;
     this.isHere = isHere;
     this.peers = new PeerFiles(deployment, context);
-    this.copies = new SecondCopies(deployment, this.peers, held);
+    this.copies = new SecondCopies(deployment, this.peers, staging, held);
     this.mapped = new MappedFiles(deployment, this.peers, context);
   }
 

@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { abortable, Gathered } from '@stevedore/async';
+import { formatKey, type ReturnedFile } from '@stevedore/staging';
 import { isStoreError, type StoreError } from '@stevedore/staging/errors';
 import { corrupt, readAll } from '../connect/answers.js';
 import { ConnectedStore, type FileToRead, MAX_LISTED_BYTES } from '../connect/connect.js';
@@ -125,6 +126,22 @@ export class GatewayFiles {
       throw error;
     }
     return undefined;
+  }
+
+  /** A file that it has adopted, from the gateway that came back. False if it knows that file. */
+  async takeBack(
+    { key, size, crc32, about, isLarge }: ReturnedFile,
+    body: AsyncIterable<Uint8Array>,
+  ): Promise<boolean> {
+    const query = new URLSearchParams({
+      about,
+      size: String(size),
+      crc32: String(crc32),
+      large: String(isLarge),
+    });
+    const path = `/files/${formatKey(key)}?${query}`;
+    const answer = await this.#told(this.#requests.json({ method: 'PUT', path, body }));
+    return (answer as { readonly taken?: boolean }).taken === true;
   }
 
   delete(key: string): Promise<void> {

@@ -50,7 +50,7 @@ export class Holders {
     this.own = new FileMapFiles(staging, context, remove);
     const isHere = (origin: number): boolean => this.issuerOf(origin) !== undefined;
     this.elsewhere =
-      context.deployment && new FilesElsewhere(context.deployment, context, isHere, held);
+      context.deployment && new FilesElsewhere(context.deployment, context, isHere, staging, held);
     this.#origin = staging.origin;
     this.#siblings = siblings.map(({ directory, delete: ask }) => {
       const view = new SiblingView(directory);

@@ -1,19 +1,38 @@
 import type { Duplex } from 'node:stream';
 import { MapError, originOf } from '@stevedore/map';
-import { formatKey, type HeldCopies, isStoreError } from '@stevedore/staging';
+import {
+  formatKey,
+  type HeldCopies,
+  isStoreError,
+  type ReturnedFile,
+  readAbout,
+  type Staging,
+  StoreError,
+} from '@stevedore/staging';
 import type { Deployment } from '../deployment/deployment.js';
 import { mapUnavailable, notFound } from '../read/failures.js';
 import { type FindOptions, type Found, type Holder, receiptOf } from './holder.js';
 import type { PeerFiles } from './peer-files.js';
 
-/** Staged files of a gateway that is not reached, in the copy that another one, or this one, holds. */
+/**
+ * Staged files of a gateway that is not reached, in the copy that another one, or this one, holds; and
+ * those that an adopted one brings back.
+ */
 export class SecondCopies implements Holder {
   readonly #deployment: Deployment;
   readonly #peers: PeerFiles;
   readonly #held: HeldCopies | undefined;
 
+  readonly #staging: Staging;
+
   /** `held`: the copies that are held here. */
-  constructor(deployment: Deployment, peers: PeerFiles, held: HeldCopies | undefined) {
+  constructor(
+    deployment: Deployment,
+    peers: PeerFiles,
+    staging: Staging,
+    held: HeldCopies | undefined,
+  ) {
+    this.#staging = staging;
     this.#deployment = deployment;
     this.#peers = peers;
     this.#held = held;
@@ -53,6 +72,28 @@ export class SecondCopies implements Holder {
   /** Ends all connections; their gateways choose another partner. */
   leave(): void {
     this.#held?.leave();
+  }
+
+  /** A file of an adopted server that came back; false if it is known here, or deleted. */
+  async takeBack(
+    { about, ...file }: ReturnedFile,
+    body: AsyncIterable<Uint8Array>,
+  ): Promise<boolean> {
+    const { key } = file;
+    const [staging, deployment] = [this.#staging, this.#deployment];
+    if (!deployment.isAuthoritativeFor(originOf(key)) || !staging.rebuild.isComplete) {
+      const what = `the files of the server of ${formatKey(key)}`;
+      const message = `${what} are not adopted here, or not all of them are known yet`;
+      throw new StoreError('storage_unavailable', message);
+    }
+    if (staging.fileMap.find(key) || staging.fileMap.isDeleted(key)) return false;
+    deployment.forget(key);
+    const known = await deployment.find(key).catch((error: unknown) => {
+      throw mapUnavailable(error);
+    });
+    if (known) return false;
+    await staging.restore({ ...readAbout(about), ...file }, body);
+    return true;
   }
 
   async delete(key: Buffer): Promise<boolean> {

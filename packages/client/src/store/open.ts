@@ -15,6 +15,7 @@ import {
   StoreError,
   type UpkeepOptions,
 } from '@stevedore/staging';
+import { Returns, setAside } from '../adoption/returning.js';
 import type { Deployment } from '../deployment/deployment.js';
 import { type DeploymentContext, joinDeployment } from '../deployment/gateways.js';
 import { loadRun, placeOf, readInstance, saveRun } from '../deployment/instance.js';
@@ -101,6 +102,7 @@ async function openStore(
     url: parsed.peerUrl === '' ? undefined : parsed.peerUrl,
     secret: publishes === 'everything' ? undefined : (await loadRun(directory)).secret,
   });
+  if (map && !upkeep) await setAside(directory, map);
   const started = deferred<Deployment>();
   let cluster: Cluster | undefined;
   let clients: Clients | undefined;
@@ -167,6 +169,18 @@ async function openStore(
       siblings,
       deployed,
       held,
+      returned:
+        map && !upkeep
+          ? (elsewhere) =>
+              new Returns({
+                directory,
+                deployment: store!.deployment!,
+                map,
+                elsewhere,
+                report: (error) => store?.report(error),
+                now: unixTime,
+              })
+          : undefined,
     });
     store.siblings?.lookAgain();
     await store.start();

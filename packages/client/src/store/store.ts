@@ -1,6 +1,7 @@
 import { EventEmitter } from 'node:events';
 import { formatKey, parseKey, StoreError, storeErrorOf, withStoreErrors } from '@stevedore/staging';
-import { adoptionBy } from '../deployment/adoption.js';
+import { adoptionBy } from '../adoption/adoption.js';
+import type { Returns } from '../adoption/returning.js';
 import { Deployment } from '../deployment/deployment.js';
 import type { DeploymentContext } from '../deployment/gateways.js';
 import { FilesElsewhere } from '../holders/files-elsewhere.js';
@@ -75,6 +76,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   readonly #ids: FastdfsIds;
   readonly #registration: Registration;
   readonly #settling: FileIdWaiters;
+  #returns: Returns | undefined;
   readonly #missing = new MissingFiles((error) => this.report(error));
   #deletedFiles = 0;
   #closing: Promise<void> | undefined;
@@ -104,7 +106,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
 
   /** This server's part in the deployment. */
   #deploymentOf(deployed: DeploymentContext): Deployment {
-    const { staging, clients, held, now } = this.#parts;
+    const { staging, clients, held, now, options } = this.#parts;
+    const trunkStore = new FastdfsTrunkStore(clients.merging);
     return new Deployment({
       ...deployed,
       outbox: staging.fileMap.outbox!,
@@ -114,7 +117,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
         const bytes = waiting.waitingBytes + waiting.spooledBytes;
         return { files: waiting.waitingFiles + waiting.spooledFiles, bytes };
       },
-      adoption: adoptionBy(staging, new FastdfsTrunkStore(clients.merging), held),
+      adoption: adoptionBy(staging, trunkStore, held, options.adoptAfter),
       deleteHere: (key) => this.#deleteHere(key),
       forget: (key, file) => {
         this.#reader.forget(key);
@@ -166,6 +169,9 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   /** Starts this server's part in the deployment. */
   async start(): Promise<void> {
     await this.deployment?.start();
+    const { elsewhere } = this.#holders;
+    this.#returns = elsewhere && this.#parts.returned?.(elsewhere);
+    await this.#returns?.start();
     this.#derived.start();
   }
 
@@ -357,6 +363,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
 
   async #close(): Promise<void> {
     this.#settling.close();
+    await this.#returns?.stop();
     await this.#uploads.direct.flush();
     await this.#holders.elsewhere?.close();
     await this.deployment?.close();

@@ -6,6 +6,7 @@ import {
   type Gateway,
   type ListedTrunk,
   type LostFile,
+  type MapError,
   originOf,
 } from '@stevedore/map';
 import { isTrunkId, parseFileId } from '@stevedore/protocol';
@@ -20,11 +21,13 @@ import {
   type TakenOver,
   type TrunkStore,
 } from '@stevedore/staging';
-import { each, pagesOfTrunks, scanTrunks, trunkOfId } from './trunk-scan.js';
+import type { Gateways } from '../deployment/gateways.js';
+import { each, pagesOfTrunks, scanTrunks, trunkOfId } from '../deployment/trunk-scan.js';
+import { adoptable } from './silent-gateways.js';
 
 /**
- * Takes over the files of gateways that will not return, once the map says that this one has
- * adopted them: their trunks and deletions become its own. Every step is idempotent, so a server
+ * Adopts gateways that have been silent for long. Takes over the files of those that the map says
+ * this one has adopted: their trunks and deletions become its own. Every step is idempotent, so a server
  * that is killed meanwhile continues at its next start. Trunks that the map does not know are found
  * in FastDFS by the tasks that their last bytes name.
  */
@@ -35,6 +38,8 @@ export interface AdoptionParts {
   /** Of this server. */
   readonly origin: number;
   readonly adopt: (adopted: AdoptedTrunks) => Promise<void>;
+  /** Silence after which this server adopts another one by itself; 0: never. */
+  readonly afterMs: number;
   /** True if this server has a record of the trunk. */
   readonly isKnown: (taskId: Buffer) => boolean;
   /** True once the trunk's files are known here. */
@@ -53,6 +58,7 @@ export interface AdoptionParts {
 
 type OfStore =
   | 'adopt'
+  | 'afterMs'
   | 'held'
   | 'isAccounted'
   | 'isKnown'
@@ -65,10 +71,13 @@ export function adoptionBy(
   staging: Staging,
   store: TrunkStore,
   held: AdoptionParts['held'],
+  adoptAfterMs: number,
 ): Pick<AdoptionParts, OfStore> {
   const { fileMap, rebuild } = staging;
   return {
     ...{ store, held },
+    // Of several workers the first, which holds the copies.
+    afterMs: held ? adoptAfterMs : 0,
     adopt: (adopted) => staging.adopt(adopted),
     takeOver: (index) => staging.takeOver(index),
     isKnown: (taskId) => fileMap.trunkByTask(taskId) !== undefined,
@@ -102,19 +111,45 @@ export class Adoptions {
   readonly #stopped = new AbortController();
   readonly #underWay = new Map<number, Promise<void>>();
   readonly #pauses = new Map<number, GrowingPause>();
+  /** Servers that never stored anything, and when each was last heard of. */
+  readonly #empty = new Map<number, number>();
 
   constructor(parts: AdoptionParts) {
     this.#parts = parts;
   }
 
   /** Begins, or continues, the adoptions that the map assigns to this server. */
-  begin(gateways: readonly Gateway[]): void {
-    for (const gateway of gateways) {
+  async begin(gateways: Gateways): Promise<void> {
+    await this.#adoptSilent(gateways);
+    for (const gateway of gateways.list) {
       const { origin, adoption } = gateway;
       const isMine = adoption?.by === this.#parts.origin && !adoption.isDone;
       if (!isMine || this.#underWay.has(origin) || this.#stopped.signal.aborted) continue;
       const running = this.#run(gateway).finally(() => this.#underWay.delete(origin));
       this.#underWay.set(origin, running);
+    }
+  }
+
+  /** Adopts a server that has been silent for long, unless another one was faster. */
+  async #adoptSilent(gateways: Gateways): Promise<void> {
+    const { map, origin: by, afterMs, report } = this.#parts;
+    const own = { origin: by, afterMs, steadyMs: gateways.steadyMs };
+    for (const { origin, seenAt, staged } of adoptable(gateways.list, own, gateways.mapNow())) {
+      if (this.#empty.get(origin) === seenAt) continue;
+      if (staged.files === 0 && (await map.trunks(NO_KEY, 1, origin)).length === 0) {
+        this.#empty.set(origin, seenAt);
+        continue;
+      }
+      try {
+        await map.adopt(origin, by);
+      } catch (error) {
+        if ((error as MapError).code !== 'adoption_refused') throw error;
+        continue;
+      }
+      const silentS = Math.round((gateways.mapNow() - seenAt) / 1000);
+      const message = `origin ${origin} was silent for ${silentS} s: this server adopts its files`;
+      report(new Error(message));
+      return gateways.refresh();
     }
   }
 

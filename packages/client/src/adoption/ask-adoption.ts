@@ -7,7 +7,7 @@ import {
   MapError,
   openMap,
 } from '@stevedore/map';
-import { dataPlace } from '../store/shared-directory.js';
+import { isBeside } from '../deployment/gateways.js';
 
 /**
  * Gives the files of a gateway that will not return to another one, the adopter. This only writes
@@ -117,12 +117,6 @@ function chosen(
       ? 'no other gateway is alive: start one, or name one that will start'
       : `several gateways could adopt it, name one: ${named}`,
   );
-}
-
-function isBeside(one: Gateway, other: Gateway | undefined): boolean {
-  if (!other) return false;
-  if (one.url !== null && one.url === other.url) return true;
-  return one.place !== '' && dataPlace(one.place) === dataPlace(other.place);
 }
 
 function refused(why: string): MapError {
