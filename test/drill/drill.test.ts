@@ -109,6 +109,19 @@ const EVENTS: Readonly<Record<string, DrillEvent>> = {
       await deployment.startAgain(gateway);
     },
   },
+  'gateway away for long': {
+    isOutage,
+    run: async (drill) => {
+      const { deployment, random } = drill;
+      const gateway = random.pick(deployment.gateways);
+      const origins = deployment.origins(gateway);
+      await deployment.kill(gateway);
+      await deployment.adopted(origins);
+      await verifyOrigins(drill, origins);
+      await deployment.startAgain(gateway);
+      await verifyOrigins(drill, origins);
+    },
+  },
   'gateway lost': { isOutage, run: (drill) => lose(drill, 1) },
   'gateway with workers lost': { isOutage, run: (drill) => lose(drill, 2) },
   'partner changed': {

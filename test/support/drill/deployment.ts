@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { openDatabase } from '@stevedore/disk/sqlite';
+import { openMap } from '@stevedore/map';
 import { onTestFinished } from 'vitest';
 import { COMMAND } from '../gateway-process.js';
 import { Daemon, freePorts } from '../kills/daemon.js';
@@ -31,7 +32,7 @@ export interface DrillGateway {
 /** So small that trunks are stored, joined, confirmed and dropped all the time. */
 const LIMITS = [
   ...['--trunk-size', '4MiB', '--small-file-limit', '1MiB', '--merge-max-age', '15s'],
-  ...['--id-max-age', '60s'],
+  ...['--id-max-age', '60s', '--adopt-after', '40s'],
   ...['--retain', '16MiB', '--cache-size', '16MiB', '--staged-copies', '2'],
 ];
 const READY_LIMIT_MS = 60_000;
@@ -140,6 +141,23 @@ export class DrillDeployment {
     const directories = [directory];
     for (let n = 2; n <= workers; n++) directories.push(join(directory, 'workers', String(n)));
     return directories.map((each) => Number(readFileSync(join(each, 'origin'), 'utf8')));
+  }
+
+  /** Resolves once another gateway has the files of all of these by itself. */
+  async adopted(origins: readonly number[]): Promise<void> {
+    const map = await openMap(this.map.url);
+    try {
+      const end = performance.now() + ADOPTION_LIMIT_MS;
+      for (;;) {
+        const gateways = await map.gateways();
+        const adopted = gateways.filter(({ adoption }) => adoption?.isDone);
+        if (origins.every((one) => adopted.some(({ origin }) => origin === one))) return;
+        if (performance.now() > end) throw new Error(`nobody adopts ${origins.join(', ')}`);
+        await sleep(500);
+      }
+    } finally {
+      await map.close();
+    }
   }
 
   /** Waits until the map takes the gateway for gone, and for all that the command waits for. */

@@ -6,7 +6,7 @@ import { type GatewayInput, startGateway } from '@stevedore/gateway';
 import { openMap } from '@stevedore/map';
 import { expect, it, onTestFinished } from 'vitest';
 import { bytesOf, server } from '../../support/client/servers.js';
-import { freePorts } from '../../support/kills/cluster.js';
+import { freePorts } from '../../support/kills/daemon.js';
 import { soon } from '../../support/soon.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
