@@ -116,9 +116,10 @@ const EVENTS: Readonly<Record<string, DrillEvent>> = {
       const gateway = random.pick(deployment.gateways);
       const origins = deployment.origins(gateway);
       await deployment.kill(gateway);
+      deployment.drop(gateway);
       await deployment.adopted(origins);
       await verifyOrigins(drill, origins);
-      await deployment.startAgain(gateway);
+      await deployment.bringBack(gateway);
       await verifyOrigins(drill, origins);
     },
   },

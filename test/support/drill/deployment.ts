@@ -96,10 +96,15 @@ export class DrillDeployment {
     };
     this.#daemons.push(daemon);
     this.#known.push(gateway);
+    await this.bringBack(gateway);
+    return gateway;
+  }
+
+  /** Starts one that was dropped; clients ask it once it is ready. */
+  async bringBack(gateway: DrillGateway): Promise<void> {
     await this.startAgain(gateway);
     this.gateways.push(gateway);
-    this.balancer.add(url);
-    return gateway;
+    this.balancer.add(gateway.url);
   }
 
   async startAgain(gateway: DrillGateway): Promise<void> {
