@@ -120,6 +120,8 @@ async function start({ own, others, options, ...shared }: WorkerStart): Promise<
         if (toFirst) toFirst.attach(server);
         else await takeForwarded(server, first);
         await primary.askWithin(0, 'opened');
+        // One that was opened after this one may have got another origin.
+        stores.get(number)?.siblings?.lookAgain();
       },
       passOn: toFirst?.take,
       stats,

@@ -134,9 +134,12 @@ export class Adoptions {
   async #adoptSilent(gateways: Gateways): Promise<void> {
     const { map, origin: by, afterMs, report } = this.#parts;
     const own = { origin: by, afterMs, steadyMs: gateways.steadyMs };
-    for (const { origin, seenAt, staged } of adoptable(gateways.list, own, gateways.mapNow())) {
+    const silent = adoptable(gateways.list, own, gateways.mapNow());
+    for (const { origin, seenAt, staged, holder } of silent) {
       if (this.#empty.get(origin) === seenAt) continue;
-      if (staged.files === 0 && (await map.trunks(NO_KEY, 1, origin)).length === 0) {
+      // One with a partner may have stored something since its last heartbeat.
+      const mayHave = staged.files > 0 || holder !== undefined;
+      if (!mayHave && (await map.trunks(NO_KEY, 1, origin)).length === 0) {
         this.#empty.set(origin, seenAt);
         continue;
       }
