@@ -62,32 +62,14 @@ const EVENTS: Readonly<Record<string, DrillEvent>> = {
   },
   'gateway removed': {
     isOutage: false,
-    run: async (drill) => {
-      const { deployment, random } = drill;
-      const gateway = random.pick(deployment.gateways);
-      const origins = deployment.origins(gateway);
-      deployment.drop(gateway);
-      // Uploads in several requests that it has begun.
-      await sleep(5_000);
-      await gateway.daemon.stop();
-      for (const origin of origins) await deployment.adopt(origin);
-      await verifyOrigins(drill, origins);
-      await refill(drill, gateway.workers);
-    },
+    run: (drill) =>
+      takeOut(drill, async (_, origins) => {
+        for (const origin of origins) await drill.deployment.adopt(origin);
+      }),
   },
   'gateway drained': {
     isOutage: false,
-    run: async (drill) => {
-      const { deployment, random } = drill;
-      const gateway = random.pick(deployment.gateways);
-      const origins = deployment.origins(gateway);
-      deployment.drop(gateway);
-      await sleep(5_000);
-      await gateway.daemon.stop();
-      await deployment.drain(gateway);
-      await verifyOrigins(drill, origins);
-      await refill(drill, gateway.workers);
-    },
+    run: (drill) => takeOut(drill, (gateway) => drill.deployment.drain(gateway)),
   },
   'started at another map': {
     isOutage: false,
@@ -157,6 +139,23 @@ async function restart({ deployment, report }: Drill, gateway: DrillGateway): Pr
     await gateway.daemon.stop();
     await deployment.startAgain(gateway);
   });
+}
+
+/** Stopped for good; `handOver` gives its files to another one, and a new one takes its place. */
+async function takeOut(
+  drill: Drill,
+  handOver: (gateway: DrillGateway, origins: readonly number[]) => Promise<void>,
+): Promise<void> {
+  const { deployment, random } = drill;
+  const gateway = random.pick(deployment.gateways);
+  const origins = deployment.origins(gateway);
+  deployment.drop(gateway);
+  // Uploads in several requests that it has begun.
+  await sleep(5_000);
+  await gateway.daemon.stop();
+  await handOver(gateway, origins);
+  await verifyOrigins(drill, origins);
+  await refill(drill, gateway.workers);
 }
 
 /** Killed for good. The gateway that holds its copies adopts its files; a new one takes its place. */

@@ -34,8 +34,8 @@ import { listOptions } from './listing.js';
 /**
  * Routes for the other gateways of a deployment, authenticated by the secret that they share
  * through the map. `/peer/files/KEY` serves only this gateway's own files, so a request makes one
- * hop; a gateway that was adopted and came back puts its own there. `/peer/files` lists them, or those of an upload that was repeated at another gateway, and
- * `/peer/groups` their groups.
+ * hop; a gateway that was adopted and came back puts its files there. `/peer/files` lists them, or
+ * those of an upload that was repeated at another gateway, and `/peer/groups` their groups.
  * `/peer/reach` says whether this gateway reaches the one that asks.
  * `/peer/facts` answers about several at once, with the bytes of small ones; `/peer/copies/ORIGIN`
  * does so for staged files of a gateway that is down, from the copies held here. `CONNECT

@@ -15,8 +15,9 @@ import { COPIES_PATH } from '../routes/peers.js';
 
 /**
  * Resumable uploads, copies of other gateways and what comes back of adopted ones belong to the first
- * worker: it keeps the received bytes, and may join uploads. Another worker passes a request for them on unchanged, over a socket
- * in the data directory that only this user may open, preceded by the client's address.
+ * worker: it keeps the received bytes, and may join uploads. Another worker passes a request for them
+ * on unchanged, over a socket in the data directory that only this user may open, preceded by the
+ * client's address.
  */
 
 const MAX_SOCKET_PATH_BYTES = 107;

@@ -120,7 +120,7 @@ export async function startDaemons(
   return daemons;
 }
 
-/** What they said last, for whoever has to find out what is wrong. */
+/** Their last lines of output, to find out what went wrong. */
 export const lastLinesOf = (daemons: ReadonlyMap<string, Daemon>): string =>
   [...daemons].map(([name, daemon]) => `${name}: ${daemon.lastLines()}`).join('\n');
 
