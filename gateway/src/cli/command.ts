@@ -38,7 +38,6 @@ const SUMMARIES: readonly (readonly [usage: string, summary: string])[] = [
   ['put <path...>', 'upload files and directories'],
   ['import [directory]', 'take over files from a directory or from FastDFS, and list their keys'],
   ['export <target>', 'write files into a directory or a tar archive'],
-  ['cp [id...]', 'copy files to another gateway'],
   ['get [id]', 'download a file by key or FastDFS id, or a group of files as a ZIP'],
   ['ls', 'list files by group, name, type and time'],
   ['stat <id>', 'show what is known about a file: size, type, state, FastDFS id'],
@@ -66,7 +65,6 @@ const LOAD: Readonly<Record<string, () => Promise<(command: Command) => void>>> 
   put: async () => (await import('./put.js')).configure,
   import: async () => (await import('./import.js')).configure,
   export: async () => (await import('./export.js')).configure,
-  cp: async () => (await import('./copy.js')).configure,
   version: async () => (await import('./version.js')).configure,
   get: async () => (await import('./get.js')).get,
   ls: async () => (await import('./file-commands.js')).list,
@@ -76,7 +74,7 @@ const LOAD: Readonly<Record<string, () => Promise<(command: Command) => void>>> 
 };
 
 /** Known without loading the tables of options. */
-const CLIENT_VARIABLES = ['STEVEDORE_URL', 'STEVEDORE_API_KEY', 'STEVEDORE_TO_API_KEY'];
+const CLIENT_VARIABLES = ['STEVEDORE_URL', 'STEVEDORE_API_KEY'];
 
 const INTRODUCTION =
   'Stores small files in FastDFS. Acknowledges an upload once it is safe on this disk, serves it ' +

@@ -77,7 +77,7 @@ export function configure(command: Command): void {
   );
 }
 
-export interface ListedFile {
+interface ListedFile {
   readonly key: string;
   readonly name: string;
   readonly size: number;
@@ -86,7 +86,7 @@ export interface ListedFile {
   readonly stagedAt: Date;
 }
 
-export async function* listedFiles(
+async function* listedFiles(
   client: GatewayClient,
   filter: Parameters<typeof listed>[1],
 ): AsyncGenerator<ListedFile, void, undefined> {

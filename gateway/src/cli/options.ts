@@ -174,15 +174,10 @@ export function readConfigFile(path = CONFIG_FILE): RawOptions {
   throw new UsageError(`${path} must hold a JSON object of options`);
 }
 
-/** Of the gateway that gets copies. */
-export const otherGatewayOptions = {
-  toApiKey: option.text('', 'API key for the other gateway', { only: 'environment' }),
-} satisfies OptionTable;
-
 /** One environment may configure a gateway, a storage and `put` at once. */
 const TABLES = [
   ...[gatewayOptions, storageOptions, trackerOptions],
-  ...[clientOptions, otherGatewayOptions, migrateOptions],
+  ...[clientOptions, migrateOptions],
 ];
 /** Used by this repository's tests and benchmarks. */
 const RESERVED = /^STEVEDORE_(?:TEST|BENCH)_/;

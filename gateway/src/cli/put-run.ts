@@ -38,8 +38,6 @@ interface SourceFacts {
 export interface FileToSend extends SourceFacts {
   /** If it is known before the bytes are. */
   readonly crc32?: number | undefined;
-  /** If it is known; else the run or the name says it. */
-  readonly type?: string;
   open(): Readable | Promise<Readable>;
 }
 
@@ -177,8 +175,9 @@ export class PutRun {
    * The same for a file that is sent again, so that the gateway stores it once. It keeps marks of
    * every client apart, and itself knows which gateway it is.
    */
-  #markOf({ identity, state, name, type = this.#options.type }: FileToSend): string {
-    const text = JSON.stringify([identity, state, name, this.#options.group ?? '', type ?? '']);
+  #markOf({ identity, state, name }: FileToSend): string {
+    const { group = '', type = '' } = this.#options;
+    const text = JSON.stringify([identity, state, name, group, type]);
     return createHash('sha256').update(text).digest().subarray(0, MARK_BYTES).toString('base64url');
   }
 
@@ -203,7 +202,7 @@ export class PutRun {
     const body = Readable.from(counted(source, advance), { objectMode: false });
     body.on('error', () => {});
     try {
-      const type = file.type ?? this.#typeOf(name);
+      const type = this.#typeOf(name);
       const receipt = await client.put({ body, size, name, type, group, mark });
       await this.#check(receipt, file, sum);
       return receipt;

@@ -7,7 +7,7 @@ import { type Ahead, startTransfer } from './progress.js';
 import { PutRun, type Receipt, type Source, type SourceFile } from './put-run.js';
 import { interruptible } from './signals.js';
 
-/** The part that `put`, `import` and `cp` share: a run with its bar and its summary. */
+/** The part that `put` and `import` share: a run with its bar and its summary. */
 
 export const sendOptions = {
   ...clientOptions,

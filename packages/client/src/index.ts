@@ -36,5 +36,4 @@ export {
 export type { StorageMember } from './store/cluster.js';
 export { open } from './store/open.js';
 export type { CopyAtStorage, DiskPlace, FilePlaces, TrunkPlace } from './store/places.js';
-export { recordSpans, type SpanLike, type TracerLike } from './store/spans.js';
 export type * from './store/types.js';

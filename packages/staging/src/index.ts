@@ -25,7 +25,6 @@ export type { Outbox, OutboxEntry, PublishedFile } from './filemap/outbox.js';
 export { formatKey, parseKey } from './key.js';
 export * from './merge/annealing.js';
 export { latestIdAt } from './merge/joining.js';
-export { MERGE_CHANNEL } from './merge/plans-in-flight.js';
 export { type DirectTrunk, directTrunk, fileIdOf, sliceIdOf } from './merge/trunk-plan.js';
 export type { ListedFile, Replicas, TrunkSource, TrunkStore } from './merge/trunk-store.js';
 export { readAbout, readTrunkDirectory } from './merge/trunk-store.js';

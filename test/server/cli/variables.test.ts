@@ -33,7 +33,6 @@ test('a variable that another command reads, or Kubernetes set, is not mistyped'
   const env = {
     STEVEDORE_URL: 'http://127.0.0.1:1',
     STEVEDORE_API_KEY: 'x',
-    STEVEDORE_TO_API_KEY: 'x',
     STEVEDORE_STORAGE: '127.0.0.1:1',
     STEVEDORE_STORE_PATHS: 'x',
     STEVEDORE_STORE_LOOKUP: 'group',

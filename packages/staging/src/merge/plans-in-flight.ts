@@ -23,8 +23,7 @@ interface MergeMessage {
   readonly bytes: number;
 }
 
-export const MERGE_CHANNEL = 'stevedore.merge';
-const mergeChannel = tracingChannel<unknown, MergeMessage>(MERGE_CHANNEL);
+const mergeChannel = tracingChannel<unknown, MergeMessage>('stevedore.merge');
 
 export const FIRST_RETRY_MS = 200;
 const LAST_RETRY_MS = 10_000;
