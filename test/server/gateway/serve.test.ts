@@ -96,59 +96,14 @@ describe('a stored file', () => {
     },
   );
 
-  test.each([
-    ['bytes=0-1,3-4', '01234', 'bytes 0-4/10'],
-    ['bytes=5-6,0-1,2-3', '0123456', 'bytes 0-6/10'],
-    ['bytes=0-,0-,0-,0-,0-,0-,0-,0-', BODY, 'bytes 0-9/10'],
-    ['bytes=7-8,20-30', '78', 'bytes 7-8/10'],
-    ['bytes=2-3,, ,', '23', 'bytes 2-3/10'],
-  ])('answers Range: %s with one piece', async (range, text, contentRange) => {
-    const response = await got({ range });
-    expect(response.status).toBe(206);
-    expect(await response.text()).toBe(text);
-    expect(response.headers.get('content-range')).toBe(contentRange);
-  });
-
-  test.each([
-    ['small', 9_000],
-    ['large', 300_000],
-  ])('answers several ranges of a %s file in parts', async (_, size) => {
-    const gateway = await running();
-    const body = Buffer.alloc(size, 'abcdefghij-');
-    const url = await stored(gateway, { body });
-    const response = await fetch(url, {
-      headers: { range: `bytes=-5,0-9, 4000-${size - 1000} , ${size}-` },
-    });
-    expect(response.status).toBe(206);
-    const type = response.headers.get('content-type') ?? '';
-    const boundary = /^multipart\/byteranges; boundary=([\w-]+)$/.exec(type)?.[1];
-    expect(response.headers.has('content-range')).toBe(false);
-    const parts = [
-      [size - 5, size - 1],
-      [0, 9],
-      [4000, size - 1000],
-    ].map(
-      ([start = 0, end = 0]) =>
-        `--${boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes ${start}-${end}/${size}\r\n\r\n` +
-        body.subarray(start, end + 1).toString(),
-    );
-    expect(await response.text()).toBe(`${parts.join('\r\n')}\r\n--${boundary}--\r\n`);
-  });
-
-  test('sends the whole file once to who asks for many pieces', async () => {
-    const gateway = await running();
-    const body = Buffer.alloc(100_000, BODY);
-    const url = await stored(gateway, { body });
-    for (const pieces of [9, 500]) {
-      const ranges = Array.from({ length: pieces }, (_, index) => `${index * 150}-${index * 150}`);
-      const response = await fetch(url, { headers: { range: `bytes=${ranges.join(',')}` } });
+  test.each(['bytes=0-1,3-4', 'bytes=0-0,', `bytes=${'0-,'.repeat(500)}0-`])(
+    'sends the whole file, once, to who asks for several ranges: %s',
+    async (range) => {
+      const response = await got({ range });
       expect(response.status).toBe(200);
-      expect((await response.arrayBuffer()).byteLength).toBe(body.length);
-    }
-    const flood = await fetch(url, { headers: { range: `bytes=${'0-,'.repeat(7)}0-` } });
-    expect(flood.headers.get('content-length')).toBe('100000');
-    await flood.arrayBuffer();
-  });
+      expect(await response.text()).toBe(BODY);
+    },
+  );
 
   test('has no ranges for HEAD', async () => {
     const gateway = await running();

@@ -21,7 +21,7 @@ export {
   type ShownPicture,
   type Upload,
 } from './files.js';
-export { MAX_RANGES, wanted } from './http/conditions.js';
+export { wanted } from './http/conditions.js';
 export { closeAfterReply, hasUnreadBody, Turns } from './http/connection.js';
 export { DEFAULT_TYPE, formatDisposition } from './http/content-headers.js';
 export {

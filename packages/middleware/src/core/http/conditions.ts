@@ -1,16 +1,14 @@
-import { randomBytes } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ByteRange } from '@stevedore/client';
-import type { ContentPart } from './paced-content.js';
 
 /**
- * Decides how much of an existing file answers a request: all, ranges, or nothing because the
+ * Decides how much of an existing file answers a request: all, a range, or nothing because the
  * client has it already or its condition fails (RFC 9110, section 13, in the order of 13.2.2).
  * Pure.
  */
 
 export type Wanted =
-  | WantedRanges
+  | WantedRange
   | { readonly kind: 'not-modified' }
   | { readonly kind: 'precondition-failed' };
 
@@ -41,11 +39,11 @@ export function wanted(method: string, headers: IncomingHttpHeaders, file: Valid
     return NOT_MODIFIED;
   }
   const { range } = headers;
-  // Ranges apply to GET only.
+  // A range applies to GET only.
   if (range === undefined || method !== 'GET' || !sameAsBefore(headers['if-range'], file)) {
     return WHOLE;
   }
-  return parseRanges(range, file.size);
+  return parseRange(range, file.size);
 }
 
 /** If-None-Match compares weakly, If-Match strongly. */
@@ -92,100 +90,31 @@ function seconds(milliseconds: number): number {
 }
 
 /**
- * The Range header (RFC 9110, section 14) and its answer. Pure. A malformed header is ignored, as
- * the standard allows, and so is one with too many ranges. Ranges that overlap or nearly touch are
- * merged: a short request never costs more than the whole file.
+ * The Range header (RFC 9110, section 14). Pure. A malformed header is ignored, as the standard
+ * allows, and so is one with several ranges.
  */
 
-export type WantedRanges =
+export type WantedRange =
   | { readonly kind: 'whole' }
-  | { readonly kind: 'ranges'; readonly ranges: readonly ByteRange[] }
+  | { readonly kind: 'range'; readonly range: ByteRange }
   | { readonly kind: 'unsatisfiable' };
 
-/** A request for more ranges is answered with the whole file. */
-export const MAX_RANGES = 8;
-/** Ranges this close are merged: a boundary between them would be longer. */
-const MERGE_GAP_BYTES = 128;
-
-const WHOLE: WantedRanges = { kind: 'whole' };
-const UNSATISFIABLE: WantedRanges = { kind: 'unsatisfiable' };
+const WHOLE: WantedRange = { kind: 'whole' };
+const UNSATISFIABLE: WantedRange = { kind: 'unsatisfiable' };
 /** Numbers of any length: `bytes=0-9223372036854775807` asks for all there is. */
-const SPEC = /^[ \t]*(\d*)-(\d*)[ \t]*$/;
+const RANGE = /^bytes=[ \t]*(\d*)-(\d*)[ \t]*$/i;
 
-function parseRanges(header: string, size: number): WantedRanges {
-  if (!/^bytes=/i.test(header)) return WHOLE;
-  // One more than allowed is enough to decide.
-  const specs = header.slice('bytes='.length).split(',', MAX_RANGES + 1);
-  if (specs.length > MAX_RANGES) return WHOLE;
-  const ranges: ByteRange[] = [];
-  for (const spec of specs) {
-    // An empty list element means nothing.
-    if (specs.length > 1 && spec.trim() === '') continue;
-    const range = parseSpec(spec, size);
-    if (range === 'malformed') return WHOLE;
-    if (range !== 'outside') ranges.push(range);
-  }
-  return ranges.length === 0 ? UNSATISFIABLE : { kind: 'ranges', ranges: coalesce(ranges) };
-}
-
-function parseSpec(spec: string, size: number): ByteRange | 'malformed' | 'outside' {
-  const match = SPEC.exec(spec);
-  if (!match) return 'malformed';
-  const [, first, last] = match;
+function parseRange(header: string, size: number): WantedRange {
+  const [, first = '', last = ''] = RANGE.exec(header) ?? [];
   if (first === '') {
-    if (last === '') return 'malformed';
+    if (last === '') return WHOLE;
     const length = Number(last);
-    if (length === 0 || size === 0) return 'outside';
-    return { start: Math.max(0, size - length), end: size - 1 };
+    if (length === 0 || size === 0) return UNSATISFIABLE;
+    return { kind: 'range', range: { start: Math.max(0, size - length), end: size - 1 } };
   }
   const start = Number(first);
-  if (last !== '' && Number(last) < start) return 'malformed';
-  if (start >= size) return 'outside';
-  return { start, end: last === '' ? size - 1 : Math.min(Number(last), size - 1) };
-}
-
-/** In the requested order, unless some overlap or nearly touch. */
-function coalesce(ranges: readonly ByteRange[]): readonly ByteRange[] {
-  if (ranges.length === 1) return ranges;
-  const merged: ByteRange[] = [];
-  for (const range of [...ranges].sort((a, b) => a.start - b.start)) {
-    const last = merged.at(-1);
-    if (last && range.start - last.end <= MERGE_GAP_BYTES) {
-      merged[merged.length - 1] = { start: last.start, end: Math.max(last.end, range.end) };
-    } else {
-      merged.push(range);
-    }
-  }
-  return merged.length === ranges.length ? ranges : merged;
-}
-
-/** Several ranges of a file as one `multipart/byteranges` body of known length. */
-
-export interface MultiRange {
-  readonly contentType: string;
-  readonly length: number;
-  readonly parts: readonly ContentPart[];
-}
-
-export function multiRange(
-  fileBytes: number,
-  ranges: readonly ByteRange[],
-  type: string,
-): MultiRange {
-  const boundary = randomBytes(18).toString('base64url');
-  const parts: ContentPart[] = [];
-  let length = 0;
-  const add = (part: ContentPart): void => {
-    parts.push(part);
-    length += Buffer.isBuffer(part) ? part.length : part.end - part.start + 1;
-  };
-  for (const [index, range] of ranges.entries()) {
-    const head =
-      `${index === 0 ? '' : '\r\n'}--${boundary}\r\nContent-Type: ${type}\r\n` +
-      `Content-Range: bytes ${range.start}-${range.end}/${fileBytes}\r\n\r\n`;
-    add(Buffer.from(head, 'latin1'));
-    add(range);
-  }
-  add(Buffer.from(`\r\n--${boundary}--\r\n`, 'latin1'));
-  return { contentType: `multipart/byteranges; boundary=${boundary}`, length, parts };
+  if (last !== '' && Number(last) < start) return WHOLE;
+  if (start >= size) return UNSATISFIABLE;
+  const end = last === '' ? size - 1 : Math.min(Number(last), size - 1);
+  return { kind: 'range', range: { start, end } };
 }

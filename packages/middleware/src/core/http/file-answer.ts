@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ByteRange, StoredFile } from '@stevedore/client';
 import { ProblemError } from '../problems.js';
-import { multiRange, wanted } from './conditions.js';
+import { wanted } from './conditions.js';
 import {
   DEFAULT_TYPE,
   essence,
@@ -10,13 +10,7 @@ import {
   mayShowInline,
   mediaType,
 } from './content-headers.js';
-import {
-  type ContentPart,
-  type Pace,
-  type PacedContent,
-  pacedContent,
-  shortContent,
-} from './paced-content.js';
+import { type Pace, type PacedContent, pacedContent, shortContent } from './paced-content.js';
 
 /**
  * The answer to a GET or HEAD of a stored file, as values that any server can send. Uploaded
@@ -101,19 +95,20 @@ export async function answerFile(
       });
     case 'whole':
       return send(request, file, presentation, pace, validators, undefined);
-    case 'ranges':
-      return send(request, file, presentation, pace, validators, want.ranges);
+    case 'range':
+      return send(request, file, presentation, pace, validators, want.range);
   }
 }
 
-function send(
+/** Reads before the answer begins, so that an error can still be answered. */
+async function send(
   request: FileRequest,
   file: StoredFile,
   presentation: Presentation,
   pace: Pace,
   validators: { readonly etag: string; readonly 'last-modified': string },
-  ranges: readonly ByteRange[] | undefined,
-): Answer | Promise<Answer> {
+  range: ByteRange | undefined,
+): Promise<Answer> {
   const { size } = file;
   const type = mediaType(presentation.type) ?? DEFAULT_TYPE;
   const headers: Record<string, string> = {
@@ -131,41 +126,14 @@ function send(
   if (disposition)
     headers['content-disposition'] = formatDisposition(disposition, presentation.name);
   if (request.method === 'HEAD') return { status: 200, headers };
-  if (ranges) return sendRanges(file, headers, pace, ranges);
-  const content = size === 0 ? NOTHING : shortContent(file, pace);
-  return content
-    ? { status: 200, headers, content }
-    : answerWith(200, headers, file, [{ start: 0, end: size - 1 }], pace);
-}
-
-/** Reads before the answer begins, so that an error can still be answered. */
-async function answerWith(
-  status: number,
-  headers: Record<string, string>,
-  file: StoredFile,
-  parts: readonly ContentPart[],
-  pace: Pace,
-): Promise<Answer> {
-  return { status, headers, content: await pacedContent(file, parts, pace) };
-}
-
-function sendRanges(
-  file: StoredFile,
-  headers: Record<string, string>,
-  pace: Pace,
-  ranges: readonly ByteRange[],
-): Promise<Answer> {
-  const { size } = file;
-  const [first, second] = ranges;
-  if (!first || second) {
-    const multi = multiRange(size, ranges, headers['content-type'] ?? DEFAULT_TYPE);
-    headers['content-type'] = multi.contentType;
-    headers['content-length'] = String(multi.length);
-    return answerWith(206, headers, file, multi.parts, pace);
+  if (range) {
+    headers['content-range'] = `bytes ${range.start}-${range.end}/${size}`;
+    headers['content-length'] = String(range.end - range.start + 1);
+    return { status: 206, headers, content: await pacedContent(file, range, pace) };
   }
-  headers['content-range'] = `bytes ${first.start}-${first.end}/${size}`;
-  headers['content-length'] = String(first.end - first.start + 1);
-  return answerWith(206, headers, file, [first], pace);
+  const content = size === 0 ? NOTHING : shortContent(file, pace);
+  const whole = { start: 0, end: size - 1 };
+  return { status: 200, headers, content: content ?? (await pacedContent(file, whole, pace)) };
 }
 
 function dispositionOf(

@@ -24,9 +24,6 @@ const TURN_BYTES = 2 ** 19;
 const MAX_WHOLE_BYTES = 16 * 2 ** 20;
 const STREAM_BYTES = 2 ** 19;
 
-/** What to send: literal bytes, and ranges of the file. */
-export type ContentPart = Buffer | ByteRange;
-
 /** The client, and the memory that it may use. */
 export interface Pace {
   readonly unsent: UnsentBytes;
@@ -40,10 +37,10 @@ export interface Pace {
  */
 export async function pacedContent(
   file: StoredFile,
-  parts: readonly ContentPart[],
+  range: ByteRange,
   pace: Pace,
 ): Promise<Buffer | PacedContent> {
-  const content = new PacedContent(file, parts, pace);
+  const content = new PacedContent(file, range, pace);
   try {
     return await content.begin();
   } catch (error) {
@@ -64,26 +61,26 @@ export class PacedContent {
   readonly #file: StoredFile;
   readonly #pace: Pace;
   readonly #hold: Hold;
-  /** What remains to be sent; the first range begins after what was sent of it. */
-  readonly #parts: ContentPart[];
-  /** Bytes that were read, from the start of the first range. */
+  /** What remains to be sent; undefined at the end. */
+  #range: ByteRange | undefined;
+  /** Bytes that were read, from the start of the range. */
   #bytes: Buffer | undefined;
   #stream: Readable | undefined;
   #chunks: AsyncIterator<Buffer> | undefined;
   #pieceBytes = PIECE_BYTES;
   #isClosed = false;
 
-  constructor(file: StoredFile, parts: readonly ContentPart[], pace: Pace) {
+  constructor(file: StoredFile, range: ByteRange, pace: Pace) {
     this.#file = file;
-    this.#parts = [...parts];
+    this.#range = range;
     this.#pace = pace;
     this.#hold = pace.unsent.hold();
   }
 
   async begin(): Promise<Buffer | PacedContent> {
-    await this.#open(this.#parts.find((part) => !Buffer.isBuffer(part)) as ByteRange);
+    await this.#open();
     const bytes = this.#bytes;
-    if (this.#parts.length > 1 || !bytes || bytes.length > SHORT_BYTES) return this;
+    if (!bytes || bytes.length > SHORT_BYTES) return this;
     this.close();
     return ownMemory(bytes);
   }
@@ -109,7 +106,7 @@ export class PacedContent {
 
   async #send(response: ServerResponse): Promise<void> {
     for (let sentBytes = 0; !this.#isClosed; ) {
-      if (this.#parts.length === 0) {
+      if (!this.#range) {
         response.end();
         this.#pace.unsent.watch(response, PIECE_BYTES);
         return;
@@ -118,7 +115,7 @@ export class PacedContent {
         sentBytes = 0;
         await nextTurn();
       }
-      if (!this.#bytes && !Buffer.isBuffer(this.#parts[0])) await this.#fill();
+      if (!this.#bytes) await this.#fill();
       if (this.#isClosed) return;
       // No variable for the piece: it would keep the file's memory while waiting for the client.
       const keptBytes = write(response, this.#next());
@@ -138,7 +135,7 @@ export class PacedContent {
 
   async #fill(): Promise<void> {
     if (!this.#chunks) {
-      await this.#open(this.#parts[0] as ByteRange);
+      await this.#open();
       // It is read again because there was no memory to keep it, and that may still be so.
       const { unsent } = this.#pace;
       if (this.#bytes) unsent.resize(this.#hold, this.#trim(unsent.shareBytes));
@@ -149,16 +146,17 @@ export class PacedContent {
     this.#bytes = next.value;
   }
 
-  async #open(range: ByteRange): Promise<void> {
+  async #open(): Promise<void> {
     const { size } = this.#file;
+    const range = this.#range;
     const { unsent, isGone } = this.#pace;
     const bytes = size <= MAX_WHOLE_BYTES ? size : STREAM_BYTES;
     const room = unsent.reserve(this.#hold, bytes, () => this.#isClosed || isGone());
     if (room) await room;
     if (this.#isClosed) return;
     if (isGone()) throw new ProblemError('aborted', 'The client closed the connection.');
-    const isWhole = range.start === 0 && range.end === size - 1;
-    const content = await this.#file.content(isWhole ? undefined : { range });
+    const isPart = range && (range.start > 0 || range.end < size - 1);
+    const content = await this.#file.content(isPart ? { range } : undefined);
     if (Buffer.isBuffer(content)) {
       this.#bytes = content;
     } else {
@@ -169,22 +167,14 @@ export class PacedContent {
   }
 
   #next(): Buffer {
-    const [part] = this.#parts as [ContentPart];
-    if (Buffer.isBuffer(part)) {
-      this.#parts.shift();
-      return part;
-    }
     const bytes = this.#bytes;
-    if (!bytes) throw new Error('nothing was read to be sent');
+    const range = this.#range;
+    if (!bytes || !range) throw new Error('nothing was read to be sent');
     const piece = bytes.subarray(0, this.#pieceBytes);
     this.#bytes = bytes.length > piece.length ? bytes.subarray(piece.length) : undefined;
-    const start = part.start + piece.length;
-    if (start <= part.end) {
-      this.#parts[0] = { start, end: part.end };
-    } else {
-      this.#parts.shift();
-      this.#forget();
-    }
+    const start = range.start + piece.length;
+    this.#range = start <= range.end ? { start, end: range.end } : undefined;
+    if (!this.#range) this.#forget();
     return piece;
   }
 
