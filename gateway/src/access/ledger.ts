@@ -391,9 +391,9 @@ export class UnfinishedCharges {
     this.#charges.set(id, { key, day, bytes: before + bytes });
   }
 
-  /** They have become a file: their bytes stay counted. */
-  keep(ids: readonly string[]): void {
-    for (const id of ids) this.#charges.delete(id);
+  /** It has become a file: its bytes stay counted. */
+  keep(id: string): void {
+    this.#charges.delete(id);
   }
 
   async check(ids: Iterable<string> = [...this.#charges.keys()]): Promise<void> {

@@ -49,7 +49,6 @@ export const EXTENSIONS = [
   'termination',
   'expiration',
   'checksum',
-  'concatenation',
 ];
 
 export class TusStore extends DataStore {
