@@ -53,12 +53,9 @@ async function examineAll(command: Command): Promise<readonly Finding[]> {
   } catch (error) {
     return [...unknown, ...explain(error).split('\n').map(wrong)];
   }
-  const { attempt, checkConfigFile, examine } = await import('../doctor/doctor.js');
-  const config = await attempt('options file', () =>
-    checkConfigFile(CONFIG_FILE, readConfigFile()),
-  );
+  const { examine } = await import('../doctor/doctor.js');
   const checked = unknown.length > 0 ? unknown : [ok('options', 'well formed')];
-  return [...checked, ...config, ...(await examine(options))];
+  return [...checked, ...(await examine(options, CONFIG_FILE, readConfigFile()))];
 }
 
 function describe(findings: readonly Finding[]): string {

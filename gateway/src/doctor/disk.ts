@@ -1,11 +1,10 @@
 import { mkdir, open, readdir, rename, rm, stat, statfs, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { isStoreError } from '@stevedore/client';
 import { formatBytes } from '@stevedore/options';
 import type { GatewayOptions } from '../options.js';
 import { type Finding, judged, ok, problem, warning } from './finding.js';
 
-/** Checks the directory and its disk: permissions, space, clock, and the cost of a sync. */
+/** Checks the directory and its disk: permissions, space, and the cost of a sync. */
 
 const SYNC_ROUNDS = 64;
 const SYNC_TIME_MS = 2_000;
@@ -15,7 +14,6 @@ const SLOW_SYNC_MS = 20;
 const UNBELIEVABLE_SYNC_MS = 0.02;
 const MIN_FREE_BYTES = 64 * 2 ** 20;
 const MIN_FREE_INODES = 10_000;
-const CLOCK_SLACK_MS = 60_000;
 /** File systems in memory: tmpfs, ramfs. */
 const MEMORY_FILE_SYSTEMS: ReadonlySet<number> = new Set([0x01021994, 0x858458f6]);
 
@@ -66,18 +64,6 @@ export function judgeRights(directory: string, error: unknown): Finding {
   const { message, code = '' } = error as NodeJS.ErrnoException;
   const detail = `${directory} cannot be used: ${message}`;
   return problem('directory', detail, RIGHTS_ADVICE[code] ?? 'name another directory');
-}
-
-export function judgeLock(error: unknown): Finding {
-  if (error === undefined) return ok('lock', 'no gateway has the directory');
-  if (isStoreError(error, 'directory_locked')) {
-    return ok('lock', 'a running gateway (or another store) has the directory');
-  }
-  return problem(
-    'lock',
-    (error as Error).message,
-    'check the permissions of the file `lock` in it',
-  );
 }
 
 /** Median milliseconds of writing 4 KiB and syncing it, as often as fits into two seconds. */
@@ -180,23 +166,6 @@ export function judgeRoom(
     findings.push(problem('disk', 'the directory is in memory', advice));
   }
   return findings;
-}
-
-/** A file from the future means that the clock was set back. */
-export async function checkOwnClock(directory: string, now: number): Promise<Finding> {
-  let newest = 0;
-  for (const name of ['', 'container', 'filemap.sqlite', 'filemap.sqlite-wal']) {
-    const found = await stat(join(directory, name)).catch(() => undefined);
-    newest = Math.max(newest, found?.mtimeMs ?? 0);
-  }
-  const time = new Date(now).toISOString();
-  if (newest <= now + CLOCK_SLACK_MS) return ok('clock', `it is ${time}`);
-  const ahead = Math.round((newest - now) / 1000);
-  return warning(
-    'clock',
-    `it is ${time}, but the directory was written ${ahead} s later`,
-    'the clock was set back: synchronise it with NTP; keys are ordered by time',
-  );
 }
 
 function ms(value: number): string {

@@ -1,64 +1,39 @@
-import { existsSync } from 'node:fs';
-import { join, resolve } from 'node:path';
-import {
-  DirectoryLock,
-  inspectCluster,
-  inspectDeployment,
-  readClusterSecrets,
-} from '@stevedore/client/internal';
+import { resolve } from 'node:path';
+import { inspectCluster, inspectDeployment, readClusterSecrets } from '@stevedore/client/internal';
 import { addressText } from '@stevedore/protocol';
-import type { GatewayOptions } from '../options.js';
-import { defaultLimits, openOptions } from '../options.js';
-import { checkAccessFiles, checkConfigFile, judgeAccess } from './access.js';
+import { type GatewayOptions, openOptions } from '../options.js';
+import { checkSecretFiles, judgeAccess } from './access.js';
 import { judgeCluster } from './cluster.js';
 import { judgeDeployment } from './deployment.js';
-import {
-  checkOwnClock,
-  checkRights,
-  diskFacts,
-  judgeLock,
-  judgeRoom,
-  judgeSync,
-  measureSync,
-} from './disk.js';
-import { attempt, type Finding, ok } from './finding.js';
-import {
-  checkSqlite,
-  handleFacts,
-  isGateway,
-  judgeHandles,
-  judgeNode,
-  judgePort,
-  tryPort,
-} from './system.js';
-
-export { attempt, checkConfigFile };
+import { checkRights, diskFacts, judgeRoom, judgeSync, measureSync } from './disk.js';
+import { type Finding, warning } from './finding.js';
 
 /**
- * Checks everything that a gateway with these options relies on, whether one runs already or not.
- * Stores one small file in the named cluster, and removes it.
+ * Checks what a gateway with these options relies on and what no start would say, whether one runs
+ * already or not. Stores one small file in the named cluster, and removes it. A check that fails is
+ * a finding, and does not stop the others.
  */
-export async function examine(options: GatewayOptions): Promise<readonly Finding[]> {
+export async function examine(
+  options: GatewayOptions,
+  configFile: string,
+  config: Readonly<Record<string, unknown>>,
+): Promise<readonly Finding[]> {
   const directory = resolve(options.directory);
-  const sqlite = checkSqlite();
-  const findings: Finding[] = [judgeNode(process.version), sqlite, judgeAccess(options)];
+  const findings: Finding[] = [judgeAccess(options)];
   const add = async (what: string, check: () => Promise<Finding | readonly Finding[]>) => {
-    findings.push(...(await attempt(what, check)));
+    try {
+      findings.push(...[await check()].flat());
+    } catch (error) {
+      const detail = `could not be examined: ${(error as Error).message}`;
+      findings.push(warning(what, detail, 'examine it by hand'));
+    }
   };
-  findings.push(...(await checkAccessFiles(options)));
+  await add('secrets', () => checkSecretFiles(options, configFile, config));
   await add('directory', () => checkRights(directory));
-  const writable = findings.at(-1)?.verdict === 'ok';
-  if (writable) {
-    // The lock is one of SQLite's.
-    if (sqlite.verdict === 'ok') await add('lock', async () => checkLock(directory));
+  if (findings.at(-1)?.verdict === 'ok') {
     await add('sync', async () => judgeSync(await measureSync(directory), options.durability));
     await add('room', async () => judgeRoom(await diskFacts(directory), options));
-    await add('clock', () => checkOwnClock(directory, Date.now()));
   }
-  await add('file handles', async () =>
-    judgeHandles(await handleFacts(), defaultLimits.maxConnections),
-  );
-  await add('ports', () => checkPorts(options));
   if (options.trackers.length > 0) {
     await add('trackers', async () => {
       const [secret] = await readClusterSecrets(options.clusterSecretFile);
@@ -67,50 +42,22 @@ export async function examine(options: GatewayOptions): Promise<readonly Finding
   }
   if (options.map !== '') {
     await add('deployment', async () => {
-      const isRunning = await isGateway(ownUrl(options));
-      return judgeDeployment(
-        await inspectDeployment(openOptions(options), isRunning),
-        options,
-        isRunning,
-      );
+      const isRunning = await isGateway(options);
+      const found = await inspectDeployment(openOptions(options), isRunning);
+      return judgeDeployment(found, options, isRunning);
     });
   }
   return findings;
 }
 
-/** Where a gateway with these options answers this machine. */
-function ownUrl({ host, port }: GatewayOptions): string {
-  return `http://${addressText(host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host, port)}`;
-}
-
-function checkLock(directory: string): Finding {
-  // Taking it would make the file, which another user's gateway could not open.
-  if (!existsSync(join(directory, 'lock'))) return judgeLock(undefined);
+/** True if a gateway answers where one with these options would. */
+async function isGateway({ host, port }: GatewayOptions): Promise<boolean> {
+  const at = addressText(host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host, port);
   try {
-    DirectoryLock.acquire(directory).release();
-    return judgeLock(undefined);
-  } catch (error) {
-    return judgeLock(error);
+    const signal = AbortSignal.timeout(2_000);
+    const answer = await fetch(`http://${at}/health/live`, { signal });
+    return ((await answer.json()) as { live?: unknown }).live === true;
+  } catch {
+    return false;
   }
-}
-
-/** A port that a running gateway uses is fine. */
-async function checkPorts(options: GatewayOptions): Promise<readonly Finding[]> {
-  const { host, port, trackers, trackerPort, storagePort } = options;
-  const wanted = [
-    { what: 'port', at: host, port },
-    ...(trackers.length > 0
-      ? []
-      : [
-          { what: 'tracker port', at: '127.0.0.1', port: trackerPort },
-          { what: 'storage port', at: '127.0.0.1', port: storagePort },
-        ]),
-  ];
-  const ours = port !== 0 && (await isGateway(ownUrl(options)));
-  return Promise.all(
-    wanted.map(async ({ what, at, port: number }) => {
-      if (number === 0) return ok(what, 'a free one is taken');
-      return judgePort(what, `${at}:${number}`, await tryPort(at, number), ours);
-    }),
-  );
 }

@@ -33,17 +33,3 @@ export function judged(
   const [, advice, make = warning] = found;
   return make(what, detail, advice);
 }
-
-/** A check that fails is a finding, and does not stop the others. */
-export async function attempt(
-  what: string,
-  check: () => Promise<Finding | readonly Finding[]>,
-): Promise<readonly Finding[]> {
-  try {
-    const found = await check();
-    return Array.isArray(found) ? found : [found as Finding];
-  } catch (error) {
-    const detail = `could not be examined: ${(error as Error).message}`;
-    return [warning(what, detail, 'examine it by hand')];
-  }
-}
