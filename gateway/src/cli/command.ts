@@ -37,7 +37,7 @@ const SUMMARIES: readonly (readonly [usage: string, summary: string])[] = [
   ['adopt <origin>', 'give the files of a lost gateway to another gateway of the deployment'],
   ['put <path...>', 'upload files and directories'],
   ['import [directory]', 'take over files from a directory or from FastDFS, and list their keys'],
-  ['export <target>', 'write files into a directory or a tar archive'],
+  ['export <directory>', 'write files into a directory'],
   ['get [id]', 'download a file by key or FastDFS id, or a group of files as a ZIP'],
   ['ls', 'list files by group, name, type and time'],
   ['stat <id>', 'show what is known about a file: size, type, state, FastDFS id'],

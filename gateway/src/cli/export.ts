@@ -1,15 +1,13 @@
 import { createReadStream, fstatSync, type Stats } from 'node:fs';
 import { mkdir, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
+import type { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { folded } from '@stevedore/client/internal';
 import { type OptionTable, option } from '@stevedore/options';
 import { isError } from '@stevedore/protocol';
 import type { Command } from 'commander';
-import { createTarPacker } from 'modern-tar';
-import { EntryNames, safePath, withKey } from '../entry-names.js';
+import { safePath, withKey } from '../entry-names.js';
 import { unlessMissing, writeTo } from '../written-file.js';
 import { CSV_HEAD, crcOf, csvRow, hex } from './csv.js';
 import { complaint, EXIT_FAILED } from './errors.js';
@@ -18,7 +16,7 @@ import { endsAll, type GatewayClient } from './gateway-client.js';
 import { clientOptions, define, flags } from './options.js';
 import { countOf, startTransfer, type Transfer } from './progress.js';
 
-/** `stevedore export`: writes files of a gateway into a directory or a tar archive. */
+/** `stevedore export`: writes files of a gateway into a directory. */
 
 const exportOptions = {
   ...clientOptions,
@@ -29,47 +27,39 @@ const exportOptions = {
 } satisfies OptionTable;
 
 const HELP = `
-The target is a directory, a file that ends in .tar, or - for a tar archive on stdout. Prints CSV
-with the columns path, key, size, crc32 and name, a row for each file, except with -. Needs an
-API key with the scopes "list" and "read".
+The target is a directory. Prints CSV with the columns path, key, size, crc32 and name, a row for
+each file. Needs an API key with the scopes "list" and "read".
 
 Files get the names that they were uploaded with. What a name cannot be in the directory is
 changed: it gets its key too, or the key alone, and the list has both path and name. A cell that
 a spreadsheet would run as a formula has a ' before it. Every file is compared with its CRC-32,
 and has the time of its upload. Files that could not be exported are named on stderr, and the
-exit code is 1 then. In a directory, a second run skips files that are there with the same bytes.
+exit code is 1 then. A second run skips files that are there with the same bytes.
 
 Examples:
   stevedore export backup/ > keys.csv
-  stevedore export --group album-7 album.tar
-  stevedore export --since 2026-01-01 - | zstd > new.tar.zst`;
+  stevedore export --group album-7 --since 2026-01-01 album/`;
 
 export function configure(command: Command): void {
   define(command, exportOptions, HELP, (options, target: string) =>
     withClient(
       options,
       async (client, stopped, atEnd) => {
-        const isTar = target === '-' || target.endsWith('.tar');
-        const isPiped = target === '-';
-        if (!isPiped) process.stdout.write(CSV_HEAD);
-        const files = () => listedFiles(client, options);
-        const progress = await startTransfer(isPiped ? none() : files(), stopped);
+        process.stdout.write(CSV_HEAD);
+        const progress = startTransfer();
         const { concurrency } = options;
-        const run = new Export(files(), {
+        const run = new Export(listedFiles(client, options), {
           ...progress,
           client,
           stopped,
           concurrency,
-          onFile: (path, file) => isPiped || progress.print(csvRow(path, file)),
+          onFile: (path, file) => progress.print(csvRow(path, file)),
         });
-        const summarize = () => {
+        atEnd(() => {
           progress.stop();
           progress.warn(run.summary());
-        };
-        // Nothing is left of an archive that is not complete.
-        atEnd(isTar ? progress.stop : summarize);
-        if (isTar) await run.toTar(target).then(summarize);
-        else await run.toDirectory(target);
+        });
+        await run.toDirectory(target);
         if (run.failedFiles > 0) process.exitCode = EXIT_FAILED;
       },
       options.concurrency,
@@ -94,11 +84,6 @@ async function* listedFiles(
     yield { ...(file as unknown as ListedFile), stagedAt: new Date(String(file.stagedAt)) };
   }
 }
-
-async function* none(): AsyncGenerator<never, void, undefined> {}
-
-/** Names in an archive that are kept in memory; later ones get their keys, so that they differ. */
-const MAX_NAMES = 1_000_000;
 
 interface ExportParts extends Pick<Transfer, 'warn' | 'update'> {
   readonly client: GatewayClient;
@@ -143,41 +128,6 @@ class Export {
     await Promise.all(Array.from({ length: this.#parts.concurrency }, worker));
   }
 
-  async toTar(target: string): Promise<void> {
-    const { readable, controller } = createTarPacker();
-    const names = new EntryNames();
-    const archive = Readable.fromWeb(readable as never).on('error', NOTHING);
-    const written =
-      target === '-' ? pipeline(archive, process.stdout, { end: false }) : writeTo(target, archive);
-    const pack = async (): Promise<void> => {
-      for await (const file of this.#source) {
-        await this.#trying(file, async () => {
-          const body = await this.#body(file);
-          const path =
-            this.#files < MAX_NAMES
-              ? names.add(file.name, file.key)
-              : withKey(safePath(file.name, file.key), file.key);
-          const header = { name: path, size: file.size, mtime: file.stagedAt, mode: 0o644 };
-          const writer = controller.add({ ...header, type: 'file' }).getWriter();
-          try {
-            for await (const chunk of body) await writer.write(chunk);
-            await writer.close();
-          } catch (error) {
-            // Its header is written: the archive cannot continue without its bytes.
-            throw new ArchiveError(`${file.key} broke off in the archive`, { cause: error });
-          }
-          return path;
-        });
-      }
-      controller.finalize();
-    };
-    const packed = pack().catch((error: unknown) => {
-      controller.error(error);
-      throw error;
-    });
-    await Promise.all([packed, written]);
-  }
-
   /** Its bytes, checked and counted. */
   async #body(file: ListedFile): Promise<AsyncIterable<Buffer>> {
     const body = await this.#parts.client.get(file.key);
@@ -197,7 +147,7 @@ class Export {
       this.#parts.onFile(path, file);
     } catch (error) {
       const isOfFile = error instanceof DamagedError || !(isOfTarget(error) || endsAll(error));
-      if (!isOfFile || error instanceof ArchiveError) throw error;
+      if (!isOfFile) throw error;
       this.failedFiles += 1;
       this.#parts.warn(complaint(file.key, error));
     }
@@ -250,8 +200,6 @@ class Export {
 
 const NOTHING = (): void => {};
 
-/** The target accepts nothing more, or cannot be continued. */
-class ArchiveError extends Error {}
 /** One file cannot be exported. */
 class DamagedError extends Error {}
 

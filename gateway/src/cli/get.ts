@@ -1,4 +1,3 @@
-import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { option } from '@stevedore/options';
 import type { Command } from 'commander';
@@ -36,10 +35,10 @@ export function get(command: Command): void {
     if ((id === undefined) === (group === '')) {
       throw new UsageError('name either a file, or a group with --group');
     }
-    return withClient(options, async (client, stopped) => {
+    return withClient(options, async (client) => {
       const content = await (id === undefined ? client.zip({ group }) : client.download(id));
       if (output === '' || output === '-') await toStdout(content);
-      else await toFile(content, output, stopped);
+      else await toFile(content, output);
     });
   });
 }
@@ -48,8 +47,8 @@ function toStdout({ body }: Download): Promise<void> {
   return pipeline(body, shownAsText, process.stdout, { end: false });
 }
 
-async function toFile({ body, size }: Download, path: string, stopped: AbortSignal): Promise<void> {
-  const progress = await startTransfer(Readable.from([{ size }]), stopped);
+async function toFile({ body, size }: Download, path: string): Promise<void> {
+  const progress = startTransfer(size);
   let doneBytes = 0;
   const counted = async function* (chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
     for await (const chunk of chunks) {

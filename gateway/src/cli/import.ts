@@ -8,7 +8,6 @@ import { UsageError } from './errors.js';
 import { endsAll, type GatewayClient } from './gateway-client.js';
 import { filesBelow } from './local-files.js';
 import { define, flags } from './options.js';
-import type { Ahead } from './progress.js';
 import type { Receipt, Source, SourceFile } from './put-run.js';
 import { sendOptions, storeAll } from './store-all.js';
 
@@ -58,11 +57,10 @@ export function configure(command: Command): void {
     const listed = inPlace ? filesInPlace : storedFiles;
     const source = (client: GatewayClient): Source =>
       directory === undefined ? listed(list, client) : filesBelow(directory);
-    const ahead = directory === undefined ? idsAhead(list) : filesBelow(directory);
     process.stdout.write(CSV_HEAD);
     const rowOf = (receipt: Receipt, file: SourceFile): string =>
       csvRow(directory === undefined ? file.path : file.name, receipt);
-    await storeAll(source, ahead, options, rowOf);
+    await storeAll(source, options, rowOf);
   });
 }
 
@@ -83,11 +81,6 @@ async function listedIds(path: string): Promise<ListedId[]> {
     if (!ids.has(id)) ids.set(id, { id, name });
   }
   return [...ids.values()];
-}
-
-/** Sizes from the ids themselves, for the bar: asking for each file twice would take too long. */
-async function* idsAhead(list: readonly ListedId[]): AsyncGenerator<Ahead, void, undefined> {
-  for (const { id } of list) yield { size: fixedFields(id)?.size ?? 0 };
 }
 
 /** Files of FastDFS, read through the gateway. */

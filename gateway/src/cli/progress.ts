@@ -29,31 +29,13 @@ export function startProgress(what: string): Progress {
   return bar.with((done: number, all: number) => bar.show(all > 0 ? done / all : 0, what));
 }
 
-/** A coming file, or one that cannot be read. */
-export type Ahead = { readonly size: number | undefined } | { readonly error: unknown };
-
-/** Shows the bytes and files done, and their rate. `ahead` is read only if there is a bar. */
-export async function startTransfer(
-  ahead: AsyncIterable<Ahead>,
-  stopped: AbortSignal,
-): Promise<Transfer> {
-  let bytes = 0;
-  let files = 0;
-  if (isWatched()) {
-    for await (const each of ahead) {
-      if (stopped.aborted) break;
-      bytes += ('size' in each && each.size) || 0;
-      files += 1;
-    }
-  }
+/** Shows the bytes and files done, and their rate; `totalBytes` if it is known. */
+export function startTransfer(totalBytes?: number): Transfer {
   const bar = new Bar();
   return bar.with((doneBytes: number, doneFiles: number) => {
-    // The size of a stream is not known.
-    if (bytes === 0) return;
     const rate = formatBytes(Math.round((doneBytes * 1000) / bar.elapsedMs));
-    const counted = files === 1 ? '' : `, ${doneFiles} of ${files} files`;
-    const what = `${formatBytes(bytes)}${counted}, ${rate}/s`;
-    bar.show(doneBytes / bytes, what);
+    if (totalBytes) bar.show(doneBytes / totalBytes, `${formatBytes(totalBytes)}, ${rate}/s`);
+    else bar.draw(`${formatBytes(doneBytes)}, ${countOf(doneFiles)}, ${rate}/s`);
   });
 }
 
@@ -87,7 +69,7 @@ class Bar {
         this.#drawnAt = performance.now();
         update(done, other);
       },
-      stop: () => this.#draw(''),
+      stop: () => this.draw(''),
     };
   }
 
@@ -96,26 +78,30 @@ class Bar {
     return Math.max(performance.now() - this.#startedAt, 1);
   }
 
+  /** A character in the last column may or may not wrap. */
+  get #room(): number {
+    return (process.stderr.columns || DEFAULT_COLUMNS) - 1;
+  }
+
   show(share: number, what: string): void {
     const done = Math.min(share, 1);
     const left = done > 0 ? `, ${duration((this.elapsedMs * (1 - done)) / done)} left` : '';
     const text = `${Math.floor(done * 100)} % of ${what}${left}`;
-    // A character in the last column may or may not wrap.
-    const room = (process.stderr.columns || DEFAULT_COLUMNS) - 1;
-    const width = Math.max(0, Math.min(MAX_BAR_WIDTH, room - text.length - 1));
+    const width = Math.max(0, Math.min(MAX_BAR_WIDTH, this.#room - text.length - 1));
     const full = Math.floor(done * width);
     const bar = '█'.repeat(full) + '░'.repeat(width - full);
-    this.#draw(`${bar}${bar && ' '}${text}`.slice(0, room));
+    this.draw(`${bar}${bar && ' '}${text}`);
   }
 
   #above(stream: NodeJS.WriteStream, line: string): void {
     const isHere = this.#isWatched && stream.isTTY;
     // At once: the terminal may show a ^C between two writes.
     stream.write(`${isHere ? CLEAR : ''}${line}\n`);
-    if (isHere) this.#draw(this.#shown);
+    if (isHere) this.draw(this.#shown);
   }
 
-  #draw(text: string): void {
+  draw(line: string): void {
+    const text = line.slice(0, this.#room);
     if (text === '' && this.#shown === '') return;
     process.stderr.write(`${CLEAR}${text}\r`);
     this.#shown = text;

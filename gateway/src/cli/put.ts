@@ -24,9 +24,8 @@ Prints a line for each file that the gateway has: its key, its size and its name
 could not be stored are named on stderr, and the exit code is 1 then. Where nothing more can
 be stored, because the gateway is down or refuses every upload, it ends at once.
 
-The path - is stdin. Links are followed, except back to a directory above them. Pipes, sockets
-and devices in a directory are named as files that failed. A name that is not UTF-8 is stored
-with %XX for each of its bytes that is not ASCII, and for %.
+The path - is stdin. Links are followed, except back to a directory above them. Pipes, sockets,
+devices and names that are not UTF-8 are named as files that failed.
 
 A second put of the same files with the same API key goes on where the first was cut off: it
 skips each file that the gateway has from this path with the same bytes, time of change,
@@ -43,13 +42,12 @@ export function configure(command: Command): void {
   define(command, putOptions, HELP, async (given, paths: string[]) => {
     const { name, type, ...options } = given;
     if (name !== '' && paths.length > 1) throw new UsageError('--name takes one path');
-    const files = () => localFiles(paths, name || undefined);
     const rowOf = (receipt: Receipt, _file: SourceFile, isSkipped: boolean): string => {
       if (options.json) return JSON.stringify(isSkipped ? { ...receipt, skipped: true } : receipt);
       // For people the file's name; for programs the fields, always in the same place.
       const mark = isSkipped && process.stdout.isTTY ? '  (there already)' : '';
       return lineOf(receipt) + mark;
     };
-    await storeAll(files, files(), options, rowOf, type || undefined);
+    await storeAll(() => localFiles(paths, name || undefined), options, rowOf, type || undefined);
   });
 }

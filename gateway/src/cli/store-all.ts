@@ -3,7 +3,7 @@ import { EXIT_FAILED, printable } from './errors.js';
 import { GatewayClient } from './gateway-client.js';
 import { withLocalKey } from './local-gateway.js';
 import { clientOptions, flags } from './options.js';
-import { type Ahead, startTransfer } from './progress.js';
+import { startTransfer } from './progress.js';
 import { PutRun, type Receipt, type Source, type SourceFile } from './put-run.js';
 import { interruptible } from './signals.js';
 
@@ -20,12 +20,11 @@ export const sendOptions = {
 } satisfies OptionTable;
 
 /**
- * Sets the exit code unless the gateway has every file. `ahead` is read only if the bar is shown.
- * `rowOf` is printed for every file that the gateway has.
+ * Sets the exit code unless the gateway has every file. `rowOf` is printed for every file that the
+ * gateway has.
  */
 export function storeAll(
   source: (client: GatewayClient) => Source,
-  ahead: AsyncIterable<Ahead>,
   options: OptionValues<typeof sendOptions>,
   rowOf: (receipt: Receipt, file: SourceFile, isSkipped: boolean) => string,
   type?: string,
@@ -34,7 +33,7 @@ export function storeAll(
   return interruptible(async (stopped, atEnd) => {
     // A source may read from the gateway while an upload waits for it.
     await using client = new GatewayClient(await withLocalKey(options), 2 * concurrency, stopped);
-    const progress = await startTransfer(ahead, stopped);
+    const progress = startTransfer();
     const run = new PutRun({
       client,
       progress,

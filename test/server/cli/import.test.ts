@@ -57,13 +57,6 @@ test('import takes over a directory, and export brings the same files back', asy
   expect([exported.code, exported.stderr]).toEqual([0, 'exported 4 files\n']);
   expect(rows(exported.stdout).sort()).toEqual(both.sort());
   execFileSync('diff', ['-r', source, target]);
-
-  const archive = join(directory, 'all.tar');
-  expect((await run(['export', archive], { env })).code).toBe(0);
-  const unpacked = join(directory, 'unpacked');
-  await mkdir(unpacked);
-  execFileSync('tar', ['-xf', archive, '-C', unpacked]);
-  execFileSync('diff', ['-r', source, unpacked]);
 });
 
 test('import copies files of FastDFS by a list of their ids, and names those it cannot', async () => {
@@ -149,10 +142,8 @@ test('bytes that are not the right ones are neither imported nor exported', asyn
     expect(stdout).not.toContain(key);
   }
   expect(removed).toEqual([`/files/${key}`, `/files/${key}`]);
-  for (const target of ['out', 'out.tar']) {
-    const { code, stdout } = await run(['export', join(directory, target)], { env });
-    expect([code, stdout]).toEqual([1, 'path,key,size,crc32,name\n']);
-  }
+  const { code, stdout } = await run(['export', join(directory, 'out')], { env });
+  expect([code, stdout]).toEqual([1, 'path,key,size,crc32,name\n']);
   expect(await readdir(join(directory, 'out'))).toEqual([]);
   await expect.poll(async () => (await readdir(directory)).sort()).toEqual(['in', 'out']);
 });

@@ -1,7 +1,6 @@
 import { mkdir, readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { execFileSync } from '../../support/child-process.js';
 import { parseCsv } from '../../support/cli/csv.js';
 import { keyedGateway } from '../../support/cli/keyed-gateway.js';
 import { Running, run, shell } from '../../support/cli/run.js';
@@ -78,19 +77,6 @@ test('files of one name and the same bytes stay one file, however they meet', as
     const { code } = await run(['export', out, '-c', '64'], { env });
     expect([code, await readdir(out)]).toEqual([0, ['same']]);
   }
-});
-
-test('an archive takes every name', async () => {
-  const { directory, env, put } = await keyedGateway();
-  for (const name of NAMES) await put(name, `content of ${name}`);
-  const archive = join(directory, 'all.tar');
-  const { code, stdout } = await run(['export', archive], { env });
-  expect([code, parseCsv(stdout).length]).toEqual([0, NAMES.length]);
-  await mkdir(join(directory, 'unpacked'));
-  execFileSync('tar', ['-xf', archive, '-C', join(directory, 'unpacked')]);
-  expect(await snapshot(join(directory, 'unpacked'))).toHaveLength(
-    NAMES.filter((name) => name !== 'list.csv').length,
-  );
 });
 
 test('a directory that takes nothing ends the run with one sentence', async () => {

@@ -22,14 +22,6 @@ test('a gateway and a storage say what to compile', async () => {
   }
 });
 
-test('the doctor finds it', async () => {
-  const cwd = temporaryFolder();
-  const { code, stdout } = await runApart(['doctor', ...PORTS], { cwd, env });
-  expect(code).toBe(1);
-  expect(stdout).toContain(`PROBLEM  SQLite: ${COMPLAINT}\n`);
-  expect(stdout).not.toMatch(/^\w+ +lock:/m);
-});
-
 test('put works all the same', async () => {
   const { url } = await running();
   const cwd = temporaryFolder();

@@ -11,7 +11,7 @@ import { temporaryFolder } from '../../support/temporary.js';
 
 const execute = promisify(execFile);
 
-test('get and export write through a pipe, follow links and keep the mode of a file', async () => {
+test('get writes through a pipe, follows links and keeps the mode of a file', async () => {
   const { directory: cwd, env, put } = await keyedGateway();
   const { key } = await put('name', 'content');
   const text = (path: string) => readFileSync(join(cwd, path), 'utf8');
@@ -19,14 +19,11 @@ test('get and export write through a pipe, follow links and keep the mode of a f
     const { code, stderr } = await run(['get', key, '-o', path], { cwd, env });
     expect([code, stderr], path).toEqual([0, '']);
   };
-  await execute('mkfifo', ['pipe', 'pipe.tar'], { cwd });
+  await execute('mkfifo', ['pipe'], { cwd });
   const reader = execute('cat', ['pipe'], { cwd });
   await got('pipe');
   expect((await reader).stdout).toBe('content');
-  const lister = execute('sh', ['-c', 'cat pipe.tar | tar -t'], { cwd });
-  expect((await run(['export', 'pipe.tar'], { cwd, env })).code).toBe(0);
-  expect((await lister).stdout).toBe('name\n');
-  expect(['pipe', 'pipe.tar'].every((path) => lstatSync(join(cwd, path)).isFIFO())).toBe(true);
+  expect(lstatSync(join(cwd, 'pipe')).isFIFO()).toBe(true);
 
   mkdirSync(join(cwd, 'links'));
   writeFileSync(join(cwd, 'there'), 'old');

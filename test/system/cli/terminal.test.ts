@@ -84,7 +84,7 @@ describe.skipIf(missing)('on a terminal', () => {
     expect(lines.slice(0, filled.length)).toEqual(filled);
     expect(lines.slice(filled.length, -1).sort()).toEqual(receipts.sort());
     expect(lines.at(-1)).toBe('stored 30 files, 2.9 MiB');
-    expect(raw).toMatch(/ \d+ % of 2\.9 MiB, \d+ of 30 files, \S+ [KM]?i?B\/s/);
+    expect(raw).toMatch(/\d [KM]iB, \d+ files?, \S+ [KM]?i?B\/s/);
   });
 
   test('one file leaves its receipt alone, and its second put says that it was there', async () => {
@@ -135,7 +135,7 @@ describe.skipIf(missing)('on a terminal', () => {
       const command = `bash -c '${PUT} d -c 1; echo never'`;
       const press = (shown: string): string => {
         const isDue =
-          count === 0 ? /\S{22} {2}\d.* of 500 files/s.test(shown) : shown.includes('^C');
+          count === 0 ? /\S{22} {2}\d.* \d+ files?, /s.test(shown) : shown.includes('^C');
         if (!isDue || count === times) return '';
         count += 1;
         return CTRL_C;
