@@ -6,7 +6,7 @@ import {
   openMap,
   readClusterSecrets,
 } from '@stevedore/client/internal';
-import type { PictureMaker, ResourcePolicy } from '@stevedore/middleware/core';
+import type { ResourcePolicy } from '@stevedore/middleware/core';
 import { Pictures } from '@stevedore/pictures';
 import { addressText } from '@stevedore/protocol';
 import type { FastifyInstance } from 'fastify';
@@ -115,13 +115,17 @@ export async function startGateway(
       return undefined;
     });
     const access = accessOf(options, keys, localKey, worker);
+    const { pictureSizes: sizes } = options;
     const { deployment } = store;
     if (deployment) access.ledger.share?.(deployment);
     const { open: _, opened, ledger: __, ...shared } = worker ?? {};
     app = buildApp({
       ...options,
       store,
-      pictures: picturesOf(options, store),
+      pictures:
+        sizes.length > 0
+          ? new Pictures({ store, sizes, processes: options.pictureProcesses })
+          : undefined,
       limits,
       onError,
       log,
@@ -163,14 +167,6 @@ export async function startGateway(
       return closed;
     },
   };
-}
-
-function picturesOf(
-  { pictureSizes, pictureProcesses }: GatewayOptions,
-  store: GatewayStore,
-): PictureMaker | undefined {
-  if (pictureSizes.length === 0) return undefined;
-  return new Pictures({ store, sizes: pictureSizes, processes: pictureProcesses });
 }
 
 /** Only programs on this machine reach it, and each of them may do everything. */

@@ -326,7 +326,12 @@ export class UploadAccount implements UploadQuota {
     const more = expected === undefined ? STEP_BYTES : expected - this.#reservedBytes;
     const reserving = this.#ledger.reserve(this.#key, lack, Math.max(lack, more));
     if (typeof reserving === 'number') this.#reservedBytes += reserving;
-    else return reserving.then((reserved) => this.#add(reserved));
+    else
+      return reserving.then((reserved) => {
+        // The client may have gone while the ledger was asked.
+        if (this.#isSettled) this.#ledger.settle(this.#key.id, reserved, 0);
+        else this.#reservedBytes += reserved;
+      });
   }
 
   /** Refuses an upload of which at least so many bytes will be stored; reserves nothing. */
@@ -340,12 +345,6 @@ export class UploadAccount implements UploadQuota {
     this.#isSettled = true;
     if (this.#reservedBytes === 0 && storedBytes === 0) return;
     this.#ledger.settle(this.#key.id, this.#reservedBytes, storedBytes);
-  }
-
-  #add(reservedBytes: number): void {
-    // The client may have gone while the ledger was asked.
-    if (this.#isSettled) this.#ledger.settle(this.#key.id, reservedBytes, 0);
-    else this.#reservedBytes += reservedBytes;
   }
 }
 

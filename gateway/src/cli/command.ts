@@ -118,7 +118,7 @@ async function parse(argv: readonly string[]): Promise<void> {
     const command = program
       .command(usage)
       .summary(summary)
-      .description(`${sentence(summary)}.`);
+      .description(`${summary.charAt(0).toUpperCase()}${summary.slice(1)}.`);
     // Of the others, the options need not be loaded.
     if (command.name() === asked) (await LOAD[asked]?.())?.(command);
   }
@@ -135,10 +135,6 @@ async function checkVariables(command: string): Promise<void> {
   const { unknownVariables } = await import('./options.js');
   const unknown = unknownVariables(process.env);
   if (unknown.length > 0) throw new UsageError(unknown.join('\n'));
-}
-
-function sentence(summary: string): string {
-  return summary.charAt(0).toUpperCase() + summary.slice(1);
 }
 
 function exitCodeOf(error: unknown): number {

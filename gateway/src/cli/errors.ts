@@ -25,7 +25,7 @@ const SYSTEM: Readonly<Record<string, (error: NodeJS.ErrnoException) => string>>
   ECONNRESET: () => CLOSED,
   EPIPE: () => CLOSED,
   ECONNREFUSED: (error) => `nothing answers at ${address(error)}; is the gateway running?`,
-  ENOTFOUND: (error) => `there is no host named ${hostOf(error)}`,
+  ENOTFOUND: (error) => `there is no host named ${'hostname' in error ? error.hostname : ''}`,
 };
 
 /** Errors of the HTTP client, which name no system call. */
@@ -75,10 +75,6 @@ function address(error: NodeJS.ErrnoException): string {
   const { address: host, port } = error as { readonly address?: string; readonly port?: number };
   if (host === undefined) return 'the address';
   return port === undefined || port < 0 ? host : addressText(host, port);
-}
-
-function hostOf(error: NodeJS.ErrnoException): string {
-  return (error as { readonly hostname?: string }).hostname ?? '';
 }
 
 export const EXIT_FAILED = 1;

@@ -1,6 +1,6 @@
 import { createReadStream, fstatSync, type Stats } from 'node:fs';
 import { mkdir, stat } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { folded } from '@stevedore/client/internal';
@@ -128,12 +128,6 @@ class Export {
     await Promise.all(Array.from({ length: this.#parts.concurrency }, worker));
   }
 
-  /** Its bytes, checked and counted. */
-  async #body(file: ListedFile): Promise<AsyncIterable<Buffer>> {
-    const body = await this.#parts.client.get(file.key);
-    return checked(body, file, (bytes) => this.#advance(bytes));
-  }
-
   #advance(bytes: number): void {
     this.#doneBytes += bytes;
     this.#parts.update(this.#doneBytes, this.#files + this.failedFiles);
@@ -157,7 +151,7 @@ class Export {
   async #toFile(directory: string, file: ListedFile): Promise<string> {
     const { key } = file;
     const wanted = safePath(file.name, key);
-    const paths = [wanted, withKey(wanted, key), withKey(lastPart(wanted), key), key];
+    const paths = [wanted, withKey(wanted, key), withKey(basename(wanted), key), key];
     for (const path of paths) {
       try {
         if (await this.#hasWritten(join(directory, path), file)) return path;
@@ -193,7 +187,9 @@ class Export {
       if (isSame) this.#advance(file.size);
       return isSame;
     }
-    await writeTo(path, await this.#body(file), { changedAt: file.stagedAt });
+    const body = await this.#parts.client.get(file.key);
+    const content = checked(body, file, (bytes) => this.#advance(bytes));
+    await writeTo(path, content, { changedAt: file.stagedAt });
     return true;
   }
 }
@@ -216,10 +212,6 @@ const OF_NAME: ReadonlySet<unknown> = new Set([
 
 function isOfName(error: unknown): boolean {
   return isOfTarget(error) && OF_NAME.has((error as NodeJS.ErrnoException).code);
-}
-
-function lastPart(path: string): string {
-  return path.slice(path.lastIndexOf('/') + 1);
 }
 
 /** The list that is being written is no file of the gateway, whatever is in it by now. */

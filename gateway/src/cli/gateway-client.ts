@@ -159,7 +159,8 @@ function aboutHeaders({ name, type, group }: About) {
     'content-type': type,
     'x-filename': encodeURIComponent(name),
   };
-  if (group !== undefined) headers['x-affinity-group'] = headerBytes(group);
+  // Header values are bytes, which the gateway reads as UTF-8.
+  if (group !== undefined) headers['x-affinity-group'] = Buffer.from(group).toString('latin1');
   return headers;
 }
 
@@ -170,9 +171,4 @@ function isFileId(id: string): boolean {
 function pathOf(id: string): string {
   if (!isFileId(id)) return `/files/${encodeURIComponent(id)}`;
   return `/${id.split('/').map(encodeURIComponent).join('/')}`;
-}
-
-/** Header values are bytes, which the gateway reads as UTF-8. */
-function headerBytes(text: string): string {
-  return Buffer.from(text, 'utf8').toString('latin1');
 }

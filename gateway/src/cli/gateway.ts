@@ -67,6 +67,11 @@ async function startWith(options: GatewayOptions): Promise<RunningGateway> {
   return { url, trackers: store.trackers, refused, close: () => leave().then(close) };
 }
 
+const DURABILITY = {
+  sync: 'synced before an upload is acknowledged',
+  os: 'handed to the operating system before an upload is acknowledged (durability: os)',
+};
+
 /** What runs, where, and its limits. */
 function bannerOf(
   options: GatewayOptions,
@@ -74,10 +79,11 @@ function bannerOf(
   localKey: string | undefined,
 ): Banner {
   const workers = workerCount(options.workers);
+  const embedded = options.trackers.length > 0 ? '' : 'embedded, ';
   const rows: Banner['rows'] = [
-    ['files', `${resolve(options.directory)}, ${describeDurability(options)}`],
+    ['files', `${resolve(options.directory)}, ${DURABILITY[options.durability]}`],
     ...(workers > 1 ? [['workers', `${workers} processes`] as const] : []),
-    ['FastDFS', describeCluster(options, trackers)],
+    ['FastDFS', `${embedded}tracker ${trackers.join(', ')}`],
     ...(options.map === '' ? [] : [['map', describeMap(options)] as const]),
     ['trunks', describeTrunks(options)],
     ['room', describeRoom(options)],
@@ -96,17 +102,6 @@ function bannerOf(
 function describeMap({ map, peerUrl: url }: GatewayOptions): string {
   const shown = map.replace(/\/\/[^@/]*@/, '//');
   return `${shown}; ${url === '' ? 'other servers can read only merged files' : `other servers reach this one at ${url}`}`;
-}
-
-function describeDurability({ durability }: GatewayOptions): string {
-  return durability === 'sync'
-    ? 'synced before an upload is acknowledged'
-    : 'handed to the operating system before an upload is acknowledged (durability: os)';
-}
-
-function describeCluster({ trackers }: GatewayOptions, inUse: readonly string[]): string {
-  const addresses = inUse.join(', ');
-  return trackers.length > 0 ? `trackers ${addresses}` : `embedded, tracker ${addresses}`;
 }
 
 function describeTrunks({ trunkSize, mergeMaxAge, smallFileLimit }: GatewayOptions): string {

@@ -37,14 +37,11 @@ export function get(command: Command): void {
     }
     return withClient(options, async (client) => {
       const content = await (id === undefined ? client.zip({ group }) : client.download(id));
-      if (output === '' || output === '-') await toStdout(content);
+      if (output === '' || output === '-')
+        await pipeline(content.body, shownAsText, process.stdout, { end: false });
       else await toFile(content, output);
     });
   });
-}
-
-function toStdout({ body }: Download): Promise<void> {
-  return pipeline(body, shownAsText, process.stdout, { end: false });
 }
 
 async function toFile({ body, size }: Download, path: string): Promise<void> {

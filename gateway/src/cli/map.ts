@@ -59,7 +59,9 @@ export function configure(command: Command): void {
       } else if (action === 'check') {
         const report = await checkDeploymentMap(options, { repair, onProgress });
         print(report, describeMap(report));
-        if (hasProblems(report)) process.exitCode = 1;
+        const { problems, more, unlisted } = report;
+        const isLeft = more > 0 || unlisted.length > 0 || problems.some((each) => !each.repaired);
+        if (isLeft) process.exitCode = 1;
       } else if (action === 'rebuild') {
         const report = await rebuildDeploymentMap(options, { onProgress });
         print(report, describeRebuild(report));
@@ -69,10 +71,6 @@ export function configure(command: Command): void {
       progress.stop();
     }
   });
-}
-
-function hasProblems({ problems, more, unlisted }: MapReport): boolean {
-  return more > 0 || unlisted.length > 0 || problems.some(({ repaired }) => !repaired);
 }
 
 function describeMap({ trunks, files, problems, more, unlisted }: MapReport): string {

@@ -122,8 +122,13 @@ export class PutRun {
       await this.#put(file).catch((error: unknown) => {
         if (this.#options.stopped.aborted) return;
         if (error instanceof UnreadableError) this.#fail(file.path, error.cause);
-        else if (endsRun(error, file)) this.#end(file.path, error);
-        else this.#fail(file.path, error);
+        else if (!endsRun(error, file)) this.#fail(file.path, error);
+        else {
+          this.#unsentFiles += 1;
+          // Once: files in flight fail for the same reason.
+          if (!this.#isOver) this.#options.progress.warn(complaint(file.path, error));
+          this.#isOver = true;
+        }
       });
     }
   }
@@ -252,13 +257,6 @@ export class PutRun {
   #fail(path: string, error: unknown): void {
     this.#failedFiles += 1;
     this.#options.progress.warn(complaint(path, error));
-  }
-
-  /** Reported once: files in flight fail for the same reason. */
-  #end(path: string, error: unknown): void {
-    this.#unsentFiles += 1;
-    if (!this.#isOver) this.#options.progress.warn(complaint(path, error));
-    this.#isOver = true;
   }
 
   #typeOf(name: string): string {

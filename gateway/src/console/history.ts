@@ -113,7 +113,10 @@ class Ring {
       return isAfterGap ? [step.number - 1, step] : [step];
     });
     const values = (of: (step: Step) => number | undefined): Values =>
-      steps.map((step) => (typeof step === 'number' ? null : rounded(of(step))));
+      steps.map((step) => {
+        const value = typeof step === 'number' ? undefined : of(step);
+        return value === undefined ? null : Math.round(value * 1000) / 1000;
+      });
     const share = (part: number, whole: number) => (whole === 0 ? undefined : part / whole);
     return {
       stepMs: this.#stepMs,
@@ -131,8 +134,4 @@ class Ring {
       forecast: values(({ load }) => load?.forecast),
     };
   }
-}
-
-function rounded(value: number | undefined): number | null {
-  return value === undefined ? null : Math.round(value * 1000) / 1000;
 }

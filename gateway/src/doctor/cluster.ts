@@ -26,9 +26,9 @@ export function judgeCluster({ trackers, probe }: ClusterFinding, now: number): 
     findings.push(judged(`tracker ${address}`, detail, [active === 0, none, problem]));
     findings.push(...trackerClock(address, storages, now));
   }
-  for (const storage of unique(reached.flatMap(({ storages }) => storages))) {
-    findings.push(judgeStorage(storage));
-  }
+  const storages = reached.flatMap((tracker) => tracker.storages);
+  const byAddress = new Map(storages.map((storage) => [storage.address, storage]));
+  findings.push(...[...byAddress.values()].map(judgeStorage));
   if (probe) findings.push(judgeProbe(probe), ...storageClock(probe));
   return findings;
 }
@@ -92,8 +92,4 @@ export function trackerClock(
   if (ahead <= CLOCK_SLACK_MS && -ahead <= HEARTBEAT_SLACK_MS) return [];
   const detail = `about ${Math.round(Math.abs(ahead) / 1000)} s ${ahead > 0 ? 'ahead of' : 'behind'} this machine's`;
   return [warning(`clock of tracker ${address}`, detail, 'synchronise all clocks with NTP')];
-}
-
-function unique(storages: readonly StorageMember[]): StorageMember[] {
-  return [...new Map(storages.map((storage) => [storage.address, storage])).values()];
 }

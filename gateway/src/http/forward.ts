@@ -54,7 +54,8 @@ export class Forwarder {
       isBegun = true;
       yield* bodyOf(request);
     };
-    const requests = this.#to(to, peers);
+    const requests = this.#targets.get(to) ?? peerRequests(new URL(to).origin, peers, LIMITS);
+    this.#targets.set(to, requests);
     const attempt = async (): Promise<Answer> => {
       try {
         const answer = await requests.exchange(
@@ -90,12 +91,6 @@ export class Forwarder {
 
   async close(): Promise<void> {
     await Promise.all([...this.#targets.values()].map((each) => each.close()));
-  }
-
-  #to(url: string, peers: PeerSecret): Requests {
-    const requests = this.#targets.get(url) ?? peerRequests(new URL(url).origin, peers, LIMITS);
-    this.#targets.set(url, requests);
-    return requests;
   }
 }
 

@@ -18,22 +18,18 @@ const SECRET_FIELDS = [
 ];
 
 /** Lines that a full disk did not take are kept up to this, and written once there is room. */
-const MAX_KEPT_BYTES = 256 * 1024;
+const STDERR = { dest: 2, sync: true, maxLength: 256 * 1024 };
 
 /** Output that nobody takes ends nothing: its lines are lost. */
 export function loseLines<Output extends EventEmitter>(output: Output): Output {
   return output.on('error', () => undefined);
 }
 
-function toStderr(): DestinationStream {
-  return loseLines(pino.destination({ dest: 2, sync: true, maxLength: MAX_KEPT_BYTES }));
-}
-
 /** Without a destination it goes to stderr: stdout has the line that begins with `ready`. */
 export function makeLog(
   level: LogLevel,
   format: LogFormat,
-  destination: DestinationStream = toStderr(),
+  destination: DestinationStream = loseLines(pino.destination(STDERR)),
 ): Logger {
   return pino(
     {

@@ -58,7 +58,9 @@ export class ToFirst {
 
   /** Takes a request that belongs to the first worker; false for any other. */
   readonly take = (request: IncomingMessage, response: ServerResponse): boolean => {
-    if (!isOfFirst(request)) return false;
+    const { method, headers, url = '' } = request;
+    const isReturned = method === 'PUT' && url.startsWith('/peer/files/');
+    if (!isReturned && headers[MARK] === undefined && !url.startsWith(COPIES_PATH)) return false;
     forward(request, response, this.#path);
     return true;
   };
@@ -74,11 +76,6 @@ export class ToFirst {
   close(): void {
     for (const socket of this.#tunnels) socket.destroy();
   }
-}
-
-function isOfFirst({ method, headers, url }: IncomingMessage): boolean {
-  const isReturned = method === 'PUT' && url?.startsWith('/peer/files/') === true;
-  return headers[MARK] !== undefined || url?.startsWith(COPIES_PATH) === true || isReturned;
 }
 
 /** Whatever ends one side ends the other one. */

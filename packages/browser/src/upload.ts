@@ -130,7 +130,9 @@ export class Upload {
     const [filename, filetype] = this.#identity();
     const metadata = Object.entries({ filename, filetype, group })
       .filter(([, value]) => value)
-      .map(([key, value]) => `${key} ${base64(value as string)}`);
+      .map(
+        ([key, value]) => `${key} ${btoa(String.fromCharCode(...new TextEncoder().encode(value)))}`,
+      );
     const headers = {
       'Upload-Length': String(this.#file.size),
       ...(metadata.length > 0 ? { 'Upload-Metadata': metadata.join(',') } : {}),
@@ -287,9 +289,4 @@ function storedIn({ status, header }: Answer): StoredFile | undefined {
   const key = status < 300 ? header('X-File-Key') : null;
   if (key === null) return undefined;
   return { key, url: header('Content-Location') ?? `/files/${key}` };
-}
-
-/** Base64 of the text as UTF-8. */
-function base64(text: string): string {
-  return btoa(String.fromCharCode(...new TextEncoder().encode(text)));
 }

@@ -48,12 +48,6 @@ const FILTER_PLACE_BYTES = 40;
 /** With more files than there is room for of this size, or than at most, more answers are "maybe". */
 const FILTER_FILE_BYTES = 512;
 const MAX_FILTER_FILES = 2 ** 17;
-
-/** Never grows: to hash all files anew would hold the event loop for seconds. */
-function filterFor(maxBytes: number): CountingFilter {
-  const files = Math.min(MAX_FILTER_FILES, Math.ceil(maxBytes / FILTER_FILE_BYTES) + 1);
-  return new bloomFilters.CountingBloomFilter(Math.ceil(files * FILTER_PLACES), FILTER_HASHES);
-}
 /** Reading ahead stops if a smaller share of its bytes is requested. */
 const MIN_USED_SHARE = 0.25;
 const MAX_SOURCES = 4096;
@@ -94,7 +88,12 @@ export class FileCache {
       onAbsent: (id) => this.#absent.set(id, true),
       onBeside: (id, bytes, source, wanted) => this.#keepBeside(id, bytes, source, wanted),
     });
-    if (filter) this.#filter = filterFor(maxBytes);
+    if (filter) {
+      // Never grows: to hash all files anew would hold the event loop for seconds.
+      const files = Math.min(MAX_FILTER_FILES, Math.ceil(maxBytes / FILTER_FILE_BYTES) + 1);
+      const places = Math.ceil(files * FILTER_PLACES);
+      this.#filter = new bloomFilters.CountingBloomFilter(places, FILTER_HASHES);
+    }
     this.#policy = policy;
     this.#areas = new Areas(maxBytes, aheadShare, policy, {
       frequency: (id) => frequency.estimate(id),
@@ -300,13 +299,9 @@ export class FileCache {
 
 /** The bytes in memory of their own: a view would retain all that it looks into. */
 function own(bytes: Buffer): Buffer {
-  if (isAlone(bytes)) return bytes;
+  // A reply's buffer has a byte more than its file.
+  if (bytes.buffer.byteLength - bytes.length <= 1) return bytes;
   const copy = Buffer.allocUnsafeSlow(bytes.length);
   bytes.copy(copy);
   return copy;
-}
-
-/** A reply's buffer has a byte more than its file. */
-function isAlone(bytes: Buffer): boolean {
-  return bytes.buffer.byteLength - bytes.length <= 1;
 }

@@ -112,7 +112,8 @@ export function extentAround(
 ): Extent {
   let first = asked;
   let last = asked;
-  const span = (from: number, to: number): number => endOf(members[to]!) - members[from]!.offset;
+  const span = (from: number, to: number): number =>
+    members[to]!.offset + members[to]!.size - members[from]!.offset;
   for (let next = asked + 1; next < members.length && span(first, next) <= maxBytes; next += 1) {
     if (!isKept(next)) last = next;
   }
@@ -120,8 +121,4 @@ export function extentAround(
     if (!isKept(next)) first = next;
   }
   return { first, last, offset: members[first]!.offset, bytes: span(first, last) };
-}
-
-function endOf({ offset, size }: Placed): number {
-  return offset + size;
 }

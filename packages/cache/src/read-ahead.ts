@@ -53,7 +53,9 @@ export class ReadAhead {
     const own = this.#sources.get(source);
     // A source with enough data of its own is not judged by the others.
     const sample = own && isLarge(own) ? own : this.#all;
-    if (!isLarge(sample) || this.#usedShare(sample) >= this.#options.minUsedShare) return true;
+    const { usedBytes, unusedBytes } = sample;
+    const usedShare = usedBytes / (usedBytes + unusedBytes);
+    if (!isLarge(sample) || usedShare >= this.#options.minUsedShare) return true;
     sample.declined += 1;
     if (sample.declined % PROBE_EVERY === 0) return true;
     this.#declined += 1;
@@ -99,10 +101,6 @@ export class ReadAhead {
       sample.usedBytes /= 2;
       sample.unusedBytes /= 2;
     }
-  }
-
-  #usedShare({ usedBytes, unusedBytes }: Sample): number {
-    return usedBytes / (usedBytes + unusedBytes);
   }
 }
 

@@ -147,14 +147,16 @@ export class Deadline implements Call {
         const { remainingMs } = this;
         // A timer may fire a little early.
         if (remainingMs > 1) this.#arm(remainingMs);
-        else this.#end(this.error('timeout', `not done within ${this.#totalMs} ms`));
+        else
+          this.#end(
+            this.error(
+              'timeout',
+              `not done within ${Math.round(this.#endsAt - this.#startedAt)} ms`,
+            ),
+          );
       },
       Math.max(1, ms),
     );
-  }
-
-  get #totalMs(): number {
-    return Math.round(this.#endsAt - this.#startedAt);
   }
 
   #end(error: FastdfsError): void {

@@ -82,7 +82,8 @@ export class Trackers {
         if (!isUnreachable(error)) throw error;
         lastError = error;
         // A full pool is our own limit and says nothing about the tracker.
-        if (error.code !== 'pool_exhausted') this.#pause(tracker);
+        if (error.code === 'pool_exhausted') continue;
+        tracker.pausedUntilMs = performance.now() + tracker.pause.next();
       }
     }
     if (noStorage) throw await this.#explain(noStorage, request, deadline);
@@ -102,7 +103,7 @@ export class Trackers {
    */
   async #explain(error: FastdfsError, request: unknown, deadline: Deadline): Promise<FastdfsError> {
     const details = { address: error.address, status: error.status, cause: error };
-    const group = groupOf(request);
+    const { group } = Object(request) as { readonly group?: string };
     const groups = group === undefined ? [] : await this.#groups(deadline);
     const isKnown = groups.some(({ name }) => name === group);
     if (isKnown || !groups.some(({ readableCount }) => readableCount > 0)) {
@@ -135,15 +136,6 @@ export class Trackers {
     const pauseMs = ({ pausedUntilMs }: TrackerState): number => Math.max(pausedUntilMs, now);
     return [...all.slice(start), ...all.slice(0, start)].sort((a, b) => pauseMs(a) - pauseMs(b));
   }
-
-  #pause(tracker: TrackerState): void {
-    tracker.pausedUntilMs = performance.now() + tracker.pause.next();
-  }
-}
-
-function groupOf(request: unknown): string | undefined {
-  const group = (request as { readonly group?: unknown } | undefined)?.group;
-  return typeof group === 'string' ? group : undefined;
 }
 
 function hasNoStorage(command: { readonly code: number }, error: unknown): error is FastdfsError {

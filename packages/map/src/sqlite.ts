@@ -102,7 +102,10 @@ export class SqliteDriver implements SqlDriver {
   /** A statement with rows is run once for each: that is cheaper here than a list of them. */
   #run(text: string, values: readonly unknown[], list: List | undefined): Row[] {
     const { statement, parameters, ofRow, readsRows } = this.#prepare(text, values.length, list);
-    const fixed = [Date.now(), ...values.map(asBound)];
+    const fixed = [
+      Date.now(),
+      ...values.map((value) => (typeof value === 'boolean' ? Number(value) : value)),
+    ];
     // The same array for each row: this loop runs for every file of every trunk.
     const bound = parameters.map((parameter) => fixed[parameter]);
     const found: Row[] = [];
@@ -135,11 +138,6 @@ export class SqliteDriver implements SqlDriver {
     this.#prepared.set(text, prepared);
     return prepared;
   }
-}
-
-/** SQLite has no booleans. */
-function asBound(value: unknown): unknown {
-  return typeof value === 'boolean' ? Number(value) : value;
 }
 
 function attempt<Result>(action: () => Result): Result {

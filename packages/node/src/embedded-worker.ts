@@ -102,7 +102,7 @@ async function run(settings: EmbeddedSettings) {
       reservedSpaceMegabytes,
       onError,
     });
-    trackers = [`${reachableHost(host)}:${tracker.port}`];
+    trackers = [`${host === '0.0.0.0' ? '127.0.0.1' : host}:${tracker.port}`];
   }
   try {
     const storage = await startStorage({
@@ -129,11 +129,6 @@ async function run(settings: EmbeddedSettings) {
     await tracker?.close();
     throw error;
   }
-}
-
-/** The address at which local clients reach a server that listens on `host`. */
-function reachableHost(host: string): string {
-  return host === '0.0.0.0' ? '127.0.0.1' : host;
 }
 
 const started = run(workerData as EmbeddedSettings);

@@ -125,19 +125,15 @@ export class Pictures implements PictureMaker {
     const name = mark.toString('base64url');
     const underWay = this.#underWay.get(name);
     if (underWay) return this.#store.get((await underWay).key);
-    const making = this.#find(mark).then(
-      (found) => found ?? this.#make(mark, key, original, asked, client),
-    );
+    const making = this.#store
+      .findOnce(mark, { withinMs: FOR_EVER })
+      .then(([found]) => found ?? this.#make(mark, key, original, asked, client));
     this.#underWay.set(name, making);
     try {
       return await this.#store.get((await making).key);
     } finally {
       this.#underWay.delete(name);
     }
-  }
-
-  async #find(once: Buffer): Promise<Receipt | undefined> {
-    return (await this.#store.findOnce(once, { withinMs: FOR_EVER })).at(0);
   }
 
   async #make(

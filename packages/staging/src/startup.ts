@@ -46,7 +46,12 @@ export async function openState(options: StagingOptions): Promise<OpenedState> {
     const changes = new Changes();
     const report = (error: Error): void => changes.report(error);
     fileMap = await openFileMap(directory, options.publishes ?? 'nothing', now(), report);
-    const choose = options.origin ?? (() => randomOrigin(options.randomFill));
+    const random = async (): Promise<number> => {
+      const bytes = Buffer.alloc(2);
+      options.randomFill(bytes);
+      return bytes.readUInt16BE(0);
+    };
+    const choose = options.origin ?? random;
     const origin = await readOrigin(disk, directory, choose);
     const copies = options.copies && new StagedCopies(options.copies);
     const folder = `${directory}/container`;
@@ -113,12 +118,6 @@ export async function openState(options: StagingOptions): Promise<OpenedState> {
     lock.release();
     throw storeErrorOf(error);
   }
-}
-
-function randomOrigin(randomFill: (target: Buffer) => void): number {
-  const bytes = Buffer.alloc(2);
-  randomFill(bytes);
-  return bytes.readUInt16BE(0);
 }
 
 function rotten(count: number): StoreError {

@@ -37,7 +37,9 @@ export async function askMigration(
     const answer = await Peer.ask(peer, migrationControl, action);
     return JSON.parse(answer.toString()) as MigrationStatus;
   } catch (error) {
-    if (!(error instanceof StatusError) && !isEnd(error)) throw error;
+    // A storage that does not know the command answers with a status and closes, or just closes.
+    const isEnd = isError(error) && 'code' in error && error.code === 'connection_lost';
+    if (!(error instanceof StatusError) && !isEnd) throw error;
     if (error instanceof StatusError && error.status === Status.accessDenied) {
       throw new AuthenticationError(`${storage} asks for the secret of its cluster`);
     }
@@ -45,9 +47,4 @@ export async function askMigration(
       `${storage} moves no files: it is no storage with a metadata tier (--metadata-tier)`,
     );
   }
-}
-
-/** A storage that does not know the command answers with a status and closes, or just closes. */
-function isEnd(error: unknown): boolean {
-  return isError(error) && 'code' in error && error.code === 'connection_lost';
 }

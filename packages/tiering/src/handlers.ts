@@ -66,16 +66,13 @@ export function scheduled<Session>(
       if (bytes > maxSmallBytes()) return handler.handle(head, payload, context);
       const received: Buffer[] = [];
       while (payload.remaining > 0) received.push(...(await payload.next()));
-      const memory = new Payload(inMemory(received), bytes, MEMORY_TIMEOUT_MS);
+      // Returns everything at once; a payload never asks for less than there is.
+      const source = { some: async () => received.splice(0) };
+      const memory = new Payload(source, bytes, MEMORY_TIMEOUT_MS);
       const cost = costOf(costs, access, bytes);
       return scheduler.run(kind, cost, () => handler.handle(head, memory, context));
     },
   };
-}
-
-/** Returns everything at once; a payload never asks for less than there is. */
-function inMemory(chunks: Buffer[]) {
-  return { some: async () => chunks.splice(0) };
 }
 
 /** MIGRATION_CONTROL: status, pause, resume, dry-run, recall. Answers with the resulting status. */

@@ -107,7 +107,7 @@ export class Tiering implements StorageBackend {
     if (record?.place === Place.remote) {
       const remote = isPlaceWanted && size !== undefined ? tiers.remoteIdOf(path) : undefined;
       // A file that may change is read here.
-      if (remote !== undefined) throw redirect(remote);
+      if (remote !== undefined) throw new StatusError(Status.redirect, remote, Buffer.from(remote));
       return read();
     }
     // A small part of a trunk is most often a slice of it, as a gateway asks for one.
@@ -145,10 +145,6 @@ export class Tiering implements StorageBackend {
     const { settings, tiers } = this.#parts;
     return Math.max(settings.thresholdBytes, tiers.thresholdBytes);
   }
-}
-
-function redirect(id: string): StatusError {
-  return new StatusError(Status.redirect, id, Buffer.from(id));
 }
 
 async function openWith(

@@ -147,7 +147,7 @@ export class Group {
   #holders(file: NamedFile | undefined, nowMs: number): Holders {
     const readable = this.readable(nowMs);
     if (readable.length === 0) throw this.#nobody();
-    const source = file && this.#sourceOf(file);
+    const source = file && this.#members.find((each) => isSource(file, each));
     if (file?.onlyAtSource) {
       const others = mostLikelyFirst(readable, source?.id);
       const best = source && readable.includes(source) ? [source] : others;
@@ -165,10 +165,6 @@ export class Group {
 
   #nobody(): StatusError {
     return new StatusError(Status.notFound, `no active storage in ${this.name}`);
-  }
-
-  #sourceOf(file: NamedFile): Member | undefined {
-    return this.#members.find((each) => isSource(file, each));
   }
 
   #withRoom(nowMs: number): readonly Member[] {

@@ -41,7 +41,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'browser',
     'protocol',
     'options',
-    'disk',
     'wire',
     'tracker',
     'storage',

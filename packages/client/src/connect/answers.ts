@@ -3,14 +3,7 @@ import { crc32 } from 'node:zlib';
 import { StoreError } from '@stevedore/staging/errors';
 import { parseTime } from '../list/texts.js';
 import { DELETED } from '../store/receipt.js';
-import type {
-  FileInfo,
-  FilePage,
-  Flushed,
-  GroupPage,
-  IdPending,
-  IdPendingReason,
-} from '../store/types.js';
+import type { FileInfo, FilePage, Flushed, GroupPage, IdPendingReason } from '../store/types.js';
 
 /** Checks a gateway's answers: the facts of a file, and its bytes. */
 
@@ -39,6 +32,7 @@ export function infoOf(json: unknown): FileInfo | undefined {
   const { key, name, size, type, state, affinityGroup, expiresAt, fileId, idPending, ...rest } =
     facts as InfoJson;
   const { pictureOf } = rest;
+  const by = idPending?.by === undefined ? {} : { by: new Date(idPending.by) };
   return {
     key,
     name,
@@ -51,12 +45,8 @@ export function infoOf(json: unknown): FileInfo | undefined {
     ...(expiresAt === undefined ? {} : { expiresAt: new Date(expiresAt) }),
     ...(pictureOf === undefined ? {} : { pictureOf }),
     ...(fileId === undefined ? {} : { fileId }),
-    ...(idPending === undefined ? {} : { idPending: pendingOf(idPending) }),
+    ...(idPending === undefined ? {} : { idPending: { reason: idPending.reason, ...by } }),
   };
-}
-
-function pendingOf({ reason, by }: NonNullable<InfoJson['idPending']>): IdPending {
-  return by === undefined ? { reason } : { reason, by: new Date(by) };
 }
 
 /** The page of a listing in a gateway's JSON; undefined if it is malformed. */

@@ -31,18 +31,14 @@ export async function listGroups(options: GroupOptions, sources: Sources): Promi
   let after = (options.after ?? '').toWellFormed();
   for (let examined = 0; examined < MAX_EXAMINED; examined += 1) {
     if (examined % GROUPS_AT_ONCE === GROUPS_AT_ONCE - 1) await nextTurn();
-    const group = groupBehind(after, sources);
+    const behind = sources.all.flatMap(({ fileMap }) => fileMap.groupBehind(after) ?? []);
+    const [group] = behind.sort(byBytes);
     if (group === undefined) return { groups };
     if (groups.length === limit) break;
     after = group;
     if (folded(group).includes(part) && (await isAlive(group, sources))) groups.push(group);
   }
   return { groups, next: after };
-}
-
-function groupBehind(after: string, { all }: Sources): string | undefined {
-  const groups = all.flatMap(({ fileMap }) => fileMap.groupBehind(after) ?? []);
-  return groups.length > 1 ? groups.sort(byBytes)[0] : groups[0];
 }
 
 /** SQLite's order. That of JavaScript differs for characters beyond U+FFFF. */

@@ -25,7 +25,7 @@ export type AffinityFunction = (request: AffinityRequest) => string | undefined;
  */
 export function byPage(options: { readonly query?: boolean } = {}): AffinityFunction {
   return ({ headers }) => {
-    const url = parseUrl(single(headers.referer ?? headers.referrer));
+    const url = parseUrl([headers.referer ?? headers.referrer].flat()[0]);
     if (!url || !/^https?:$/.test(url.protocol)) return undefined;
     return `page ${url.host}${url.pathname}${options.query ? url.search : ''}`;
   };
@@ -84,8 +84,4 @@ function parseUrl(text: string | undefined, base?: string): URL | undefined {
   } catch {
     return undefined;
   }
-}
-
-function single(value: string | readonly string[] | undefined): string | undefined {
-  return typeof value === 'string' ? value : value?.[0];
 }

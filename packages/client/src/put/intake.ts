@@ -149,7 +149,10 @@ class Taking {
     this.#chunkBytes += chunk.length;
     const { acceptance } = this.#intake.staging;
     if (!this.#spool) {
-      if (this.#isSmallSoFar() && this.#intake.hold(chunk.length, this.#share)) {
+      const bytes = Math.max(this.size, this.#announcedBytes ?? 0);
+      const isSmall = bytes <= this.#intake.limits.smallFileBytes;
+      const share = this.#announcedBytes === undefined ? UNANNOUNCED_SHARE : 1;
+      if (isSmall && this.#intake.hold(chunk.length, share)) {
         this.#heldBytes += chunk.length;
         this.#crc = crc32(chunk, this.#crc);
         return;
@@ -160,15 +163,6 @@ class Taking {
       acceptance.checkRoom();
       await this.#flush();
     }
-  }
-
-  #isSmallSoFar(): boolean {
-    const bytes = Math.max(this.size, this.#announcedBytes ?? 0);
-    return bytes <= this.#intake.limits.smallFileBytes;
-  }
-
-  get #share(): number {
-    return this.#announcedBytes === undefined ? UNANNOUNCED_SHARE : 1;
   }
 
   async finish(about: About): Promise<NewFile> {
@@ -239,20 +233,18 @@ export function checkMeta({
   once,
   pictureOf,
 }: PutOptions): About {
+  const original = pictureOf === undefined ? undefined : parseKey(pictureOf);
+  if (pictureOf !== undefined && !original) {
+    throw invalidOption('pictureOf: the key of a file is needed');
+  }
   return {
     name: checkText('name', name, MAX_FILE_NAME_BYTES),
     type: checkText('type', type, MAX_TYPE_BYTES),
     group: group === undefined ? undefined : checkText('group', group, MAX_GROUP_BYTES),
     expiresAt: expiresAt === undefined ? undefined : checkTime(expiresAt),
     once: once === undefined ? undefined : onceText(once),
-    pictureOf: pictureOf === undefined ? undefined : checkedKey(pictureOf),
+    pictureOf: original,
   };
-}
-
-function checkedKey(pictureOf: string): Buffer {
-  const key = parseKey(pictureOf);
-  if (key) return key;
-  throw invalidOption('pictureOf: the key of a file is needed');
 }
 
 function checkTime(expiresAt: Date): number {

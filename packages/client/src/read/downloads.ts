@@ -106,7 +106,8 @@ export class Downloads {
     for await (const { read, onDamage, isAny } of this.sources(file, signal, known)) {
       try {
         const bytes = await read(0, size);
-        if (isSound(bytes, file)) return bytes;
+        const isSound = file.crc32 === undefined || crc32(bytes) === file.crc32;
+        if (bytes.length === size && isSound) return bytes;
         onDamage();
         failure = worse(failure, corrupt(`${fileId} (${size} bytes from ${offset})`));
       } catch (error) {
@@ -158,8 +159,4 @@ export class Downloads {
       throw storageError(error, fileId, isKnown);
     }
   }
-}
-
-function isSound(bytes: Buffer, { size, crc32: expected }: RemoteBytes): boolean {
-  return bytes.length === size && (expected === undefined || crc32(bytes) === expected);
 }

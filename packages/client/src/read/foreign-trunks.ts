@@ -7,7 +7,6 @@ import {
   ProtocolError,
   parseTrunkDirectory,
   parseTrunkEnd,
-  type SliceEntry,
   type SliceId,
   SliceTable,
   sizeOfField,
@@ -61,7 +60,7 @@ export class TrunkDirectories {
     const size = sizeOfField(decodeSizeField(slice.trunk.base));
     const directory = await this.#kept.fetch(formatFileId(slice.trunk), { context: size });
     const entry = directory?.entries.get(slice.offset);
-    return entry && isSame(entry, slice) ? entry : undefined;
+    return entry?.size === slice.size && entry.crc32 === slice.crc32 ? entry : undefined;
   }
 
   /**
@@ -115,10 +114,6 @@ export function keyInName(name: string): string {
 
 export function extensionInName(name: string): string {
   return name.slice(KEY_CHARS + 1);
-}
-
-function isSame(entry: SliceEntry, slice: SliceEntry): boolean {
-  return entry.size === slice.size && entry.crc32 === slice.crc32;
 }
 
 /**

@@ -49,7 +49,11 @@ export async function readLarge(file: LargeFile, range: ByteRange | undefined): 
   const isWhole = wanted.start === 0 && wanted.end === file.size - 1;
   const chunks = await chunksOf(file, wanted, isWhole);
   const first = await chunks.next();
-  const stream = Readable.from(rest(first, chunks), { objectMode: false, highWaterMark: 1 });
+  const content = async function* (): AsyncGenerator<Buffer> {
+    if (!first.done) yield first.value;
+    yield* chunks;
+  };
+  const stream = Readable.from(content(), { objectMode: false, highWaterMark: 1 });
   // Needed if reading never began.
   stream.once('close', () => void chunks.return().catch(() => undefined));
   return stream;
@@ -63,15 +67,6 @@ async function chunksOf(
   if (file.crc32 === undefined) return unchecked(file, range);
   if (file.blocks) return byBlocks(file, file.blocks, range);
   return isWhole ? asWhole(file) : byBlocks(file, await learn(file), range);
-}
-
-async function* rest(
-  first: IteratorResult<Buffer, void>,
-  chunks: AsyncGenerator<Buffer, void>,
-): AsyncGenerator<Buffer> {
-  if (first.done) return;
-  yield first.value;
-  yield* chunks;
 }
 
 /** Yields the range block by block; after a failure, the rest comes from the next source. */

@@ -181,7 +181,10 @@ class Failover<T> {
       records.map(({ address, storagePort: port }) =>
         this.#context.addresses.of({ address, port }, tracker, this.#deadline),
       );
-    const record = reply.find((each) => names(each, source) && !isGone(each));
+    // One that is gone will not return.
+    const record = reply.find(
+      ({ id, address, status }) => (id === source || address === source) && !GONE.includes(status),
+    );
     // Other storages may have an older appender; only the tracker knows which are in sync.
     const isAlike = kind !== 'appender' || parseSliceId(id) !== undefined;
     return {
@@ -201,19 +204,14 @@ interface MembersFor {
   readonly active: readonly Address[];
 }
 
-const { ipChanged, deleted, none } = StorageStatus;
-
-/** True for a storage that will not return. */
-function isGone({ status }: StorageRecord): boolean {
-  return status === ipChanged || status === deleted || status === none;
-}
+const GONE: readonly number[] = [
+  StorageStatus.ipChanged,
+  StorageStatus.deleted,
+  StorageStatus.none,
+];
 
 function isActive({ status }: StorageRecord): boolean {
   return status === StorageStatus.active;
-}
-
-function names(record: StorageRecord, source: string): boolean {
-  return record.id === source || record.address === source;
 }
 
 function stepOf(deadline: Deadline, shares: number): number {

@@ -118,7 +118,10 @@ export class Acceptance {
       return;
     }
     try {
-      await this.#tryDisk();
+      // Throws if an upload could not be written either.
+      const { disk, fileMap, options } = this.#state;
+      for (const folder of FOLDERS) await tryFolder(disk, `${options.directory}/${folder}`);
+      await pastLocks(() => fileMap.setSynced(0, 0));
       this.#failure = undefined;
     } catch (error) {
       this.noteFailure(error);
@@ -131,13 +134,6 @@ export class Acceptance {
   #look(): Promise<void> {
     const { room, disk, options } = this.#state;
     return room.look(() => freeBytes(disk, options.directory));
-  }
-
-  /** Writes and removes a file in each folder. Throws if an upload could not be written either. */
-  async #tryDisk(): Promise<void> {
-    const { disk, fileMap, options } = this.#state;
-    for (const folder of FOLDERS) await tryFolder(disk, `${options.directory}/${folder}`);
-    await pastLocks(() => fileMap.setSynced(0, 0));
   }
 
   /** The previous caller may have freed enough. */

@@ -73,7 +73,8 @@ export class Retention {
     const { retain } = this.#state.options;
     const isEnough = (retained: number) => retained <= retain && freed >= neededBytes;
     let retained = this.#confirmedSegments().reduce((sum, segment) => sum + segment.bytes, 0);
-    retained += this.#confirmedSpoolBytes();
+    const { fileMap, spool } = this.#state;
+    for (const key of fileMap.confirmedSpooled()) retained += spool.sizeOf(key);
     // Spooled files first: each is one large read from FastDFS, not many small ones.
     for (const key of this.#state.fileMap.confirmedSpooled()) {
       if (isEnough(retained)) return;
@@ -88,7 +89,10 @@ export class Retention {
     for (;;) {
       for (const segment of this.#confirmedSegments()) {
         if (isEnough(retained)) return;
-        if (!(await this.#canGo(segment, freed < neededBytes))) return;
+        const { number } = segment;
+        if (!(await this.#setAside(this.#state, number, freed < neededBytes))) return;
+        // A file found sound in the meantime may be in flight.
+        if (this.#state.files.oldestSegmentInUse() <= number) return;
         await this.#removeSegment(segment);
         freed += segment.bytes;
         retained -= segment.bytes;
@@ -124,17 +128,6 @@ export class Retention {
     // The newest segment always stays: the next number follows from it.
     const segments = container.segments().slice(0, -1);
     return segments.filter((segment) => segment.number < needed && !container.isCurrent(segment));
-  }
-
-  async #canGo({ number }: Segment, isRoomNeeded: boolean): Promise<boolean> {
-    const isFree = await this.#setAside(this.#state, number, isRoomNeeded);
-    // A file found sound in the meantime may be in flight.
-    return isFree && this.#state.files.oldestSegmentInUse() > number;
-  }
-
-  #confirmedSpoolBytes(): number {
-    const { fileMap, spool } = this.#state;
-    return fileMap.confirmedSpooled().reduce((sum, key) => sum + spool.sizeOf(key), 0);
   }
 
   async #removeSegment(segment: Segment): Promise<void> {

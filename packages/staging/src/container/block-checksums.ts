@@ -10,11 +10,6 @@ import { crc32 } from 'node:zlib';
 export const BLOCK_BYTES = 256 * 1024;
 const CRC_BYTES = 4;
 
-/** Length of the list for a file of this size. */
-function blockListBytes(fileBytes: number): number {
-  return Math.ceil(fileBytes / BLOCK_BYTES) * CRC_BYTES;
-}
-
 export function blockCrc(list: Buffer, block: number): number {
   return list.readUInt32LE(block * CRC_BYTES);
 }
@@ -24,7 +19,8 @@ export function isBlockListOf(
   list: Buffer,
   file: { readonly size: number; readonly crc32: number },
 ): boolean {
-  return list.length === blockListBytes(file.size) && crcOfList(list, file.size) === file.crc32;
+  const listBytes = Math.ceil(file.size / BLOCK_BYTES) * CRC_BYTES;
+  return list.length === listBytes && crcOfList(list, file.size) === file.crc32;
 }
 
 /** Consumes the bytes of a file in order, in pieces of any length. */

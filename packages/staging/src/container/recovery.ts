@@ -9,7 +9,7 @@ import { FOLDERS } from '../folders.js';
 import { RecordType } from './record.js';
 import { changeOfRecord } from './records.js';
 import { Segment, segmentNumbers } from './segment.js';
-import { type FoundRecord, scanSegment } from './segment-scan.js';
+import { scanSegment } from './segment-scan.js';
 
 /**
  * Recovery at start: whatever a crash left behind, container and FileMap agree before the first
@@ -72,7 +72,7 @@ export async function openFileMap(
   try {
     return FileMap.open(path, publishes);
   } catch (error) {
-    if (!isDamaged(error)) throw error;
+    if (!hasCode(error, 'SQLITE_CORRUPT') && !hasCode(error, 'SQLITE_NOTADB')) throw error;
     const aside = `${path}.damaged-${now}`;
     onProblem(
       new StoreError(
@@ -152,7 +152,10 @@ export async function replaySegment(
   let changes: FileMapChange[] = [];
   for await (const record of scanSegment(segment, begun, acknowledged)) {
     end = record.end;
-    const change = changeOf(record);
+    const { header, meta, body, bodyPosition } = record;
+    // The members of a plan may be damaged.
+    const isWhole = header.type !== RecordType.plan || body !== undefined;
+    const change = isWhole ? changeOfRecord({ ...header, meta }, body, bodyPosition) : undefined;
     // A deleted file never comes back, whatever the order of its records.
     const isFile = change?.what === 'file' || change?.what === 'moved';
     if (!change || (isFile && fileMap.isDeleted(change.key))) continue;
@@ -169,16 +172,6 @@ export async function replaySegment(
   segment.bytes = Math.min(end, segment.bytes);
   segment.end = segment.bytes;
   return damaged.filter((key) => fileMap.find(key)?.local.segment === segment.number);
-}
-
-/** Undefined for a plan whose members are damaged. */
-function changeOf({ header, meta, body, bodyPosition }: FoundRecord): FileMapChange | undefined {
-  if (header.type === RecordType.plan && !body) return undefined;
-  return changeOfRecord({ ...header, meta }, body, bodyPosition);
-}
-
-function isDamaged(error: unknown): boolean {
-  return hasCode(error, 'SQLITE_CORRUPT') || hasCode(error, 'SQLITE_NOTADB');
 }
 
 async function renameIfThere(from: string, to: string): Promise<void> {

@@ -121,7 +121,9 @@ export class Segment {
   ): { readonly done: Promise<void>; readonly isDurable: boolean } {
     const start = this.end;
     this.end += bytes;
-    const isDurable = durably && this.#canWriteDurably(start);
+    // All bytes before a durable write must be durable.
+    const isSynced = !this.#isDoubtful && Math.max(this.synced, this.#syncing) >= start;
+    const isDurable = durably && isSynced && this.#file.writeDurablyAt !== undefined;
     const done = isDurable
       ? this.#writeDurably(buffers, start)
       : this.#file.writeAt(buffers, start);
@@ -129,12 +131,6 @@ export class Segment {
     const ended = done.catch(() => undefined).finally(() => this.#writing.delete(ended));
     this.#writing.add(ended);
     return { done, isDurable };
-  }
-
-  /** All bytes before a durable write must be durable. */
-  #canWriteDurably(start: number): boolean {
-    if (this.#isDoubtful || !this.#file.writeDurablyAt) return false;
-    return Math.max(this.synced, this.#syncing) >= start;
   }
 
   async #writeDurably(buffers: readonly Uint8Array[], start: number): Promise<void> {

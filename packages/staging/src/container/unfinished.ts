@@ -300,7 +300,8 @@ export class Unfinished {
       if (!key || (file === name && !names.has(`${name}.info`))) {
         await removeIfThere(disk, `${folder}/${file}`);
       } else if (file !== name) {
-        const found = isKnown(key) ? undefined : await this.#recovered(name);
+        const bytes = await readSmallFile(disk, `${folder}/${file}`, MAX_INFO_BYTES);
+        const found = bytes && !isKnown(key) ? unpackInfo(bytes) : undefined;
         if (!found) await this.#remove(name);
         else if (names.has(name) || (await spool.giveBack(key, this.#path(name)))) {
           await this.#adopt(name, found);
@@ -308,11 +309,6 @@ export class Unfinished {
       }
     }
     await disk.syncDirectory(folder);
-  }
-
-  async #recovered(name: string): Promise<Omit<Entry, 'bytes'> | undefined> {
-    const bytes = await readSmallFile(this.#parts.disk, this.#info(name), MAX_INFO_BYTES);
-    return bytes && unpackInfo(bytes);
   }
 
   /** Bytes beyond the mark may differ from what was sent. */

@@ -73,19 +73,17 @@ export class MergeTask {
     this.#random = seededRandom(state.options.packingSeed);
     this.inFlight = new PlansInFlight(state, local);
     state.changes
-      .on('staged', (bytes, isSpooled) => this.#noteStaged(bytes, isSpooled))
+      .on('staged', (bytes, isSpooled) => {
+        this.#stagedSince += bytes;
+        const isEnough = this.#idle || this.#stagedSince >= this.#wantedBytes;
+        if (isSpooled || isEnough) this.#wakeup.wake();
+      })
       .on('mergeable', () => this.#wakeup.wake())
       .on('released', () => this.#wakeup.wake());
   }
 
   start(): void {
     this.#running = this.#run();
-  }
-
-  #noteStaged(bytes: number, isSpooled: boolean): void {
-    this.#stagedSince += bytes;
-    const isEnough = this.#idle || this.#stagedSince >= this.#wantedBytes;
-    if (isSpooled || isEnough) this.#wakeup.wake();
   }
 
   stats(): MergeStats {

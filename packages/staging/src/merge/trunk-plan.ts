@@ -38,12 +38,6 @@ export interface TrunkPlan extends PlannedTrunk {
   readonly size: number;
 }
 
-/** Name of the file's entry: key and extension. */
-function entryName(row: Pick<FileRow, 'key' | 'name'>): string {
-  const extension = extensionOf(row.name);
-  return extension === '' ? formatKey(row.key) : `${formatKey(row.key)}.${extension}`;
-}
-
 function entryNameBytes({ name }: Pick<FileRow, 'name'>): number {
   const extension = extensionOf(name);
   return extension === '' ? KEY_CHARS : KEY_CHARS + 1 + extension.length;
@@ -93,7 +87,9 @@ export function planWhole(taskId: Buffer, row: FileRow): TrunkPlan {
 
 function entryOf(row: FileRow): Omit<TrunkMember, 'comment'> {
   const { size, crc32, stagedAt } = row;
-  return { name: entryName(row), size, crc32, modifiedAt: new Date(stagedAt) };
+  const extension = extensionOf(row.name);
+  const name = extension === '' ? formatKey(row.key) : `${formatKey(row.key)}.${extension}`;
+  return { name, size, crc32, modifiedAt: new Date(stagedAt) };
 }
 
 /** Entries encoded at a time. */

@@ -84,15 +84,12 @@ export async function readTrunkDirectory(
   const tailBytes = Math.min(TAIL_BYTES, trunk.size);
   const tail = await store.read(fileId, trunk.size - tailBytes, tailBytes, signal);
   const end = parseTrunkEnd(tail, trunk.size);
-  checkTask(fileId, end.comment, trunk.taskId);
+  const task = readJson(end.comment).taskId;
+  if (task !== trunk.taskId.toString('base64url')) {
+    throw new ProtocolError(`${fileId} is the trunk of another task (${String(task)})`);
+  }
   const bytes = await store.read(fileId, end.directoryOffset, end.directoryBytes, signal);
   return parseTrunkDirectory(bytes, end).map((entry) => adopt(fileId, entry));
-}
-
-function checkTask(fileId: string, comment: string, taskId: Buffer): void {
-  const found = readJson(comment).taskId;
-  if (found === taskId.toString('base64url')) return;
-  throw new ProtocolError(`${fileId} is the trunk of another task (${String(found)})`);
 }
 
 function adopt(fileId: string, entry: TrunkEntry): AdoptedFile {

@@ -241,7 +241,8 @@ export class Search {
       }
     }
     if (RECORDED.has(trunk.state) && (await this.#isLost(trunk))) {
-      if (!isSameContent(trunk, this.#candidates.get(fileId)!)) {
+      const candidate = this.#candidates.get(fileId)!;
+      if (candidate.size !== trunk.size || candidate.crc32 !== trunk.crc32) {
         return { fate: 'left', detail: 'the recorded one is gone, and this one differs from it' };
       }
       await container.append([recordOf(fileMap, { ...trunk, fileId }, now())]);
@@ -322,10 +323,6 @@ function describe({ state, fileId }: TrunkRow): string {
   if (state === 'abandoned') return 'the process ended before it was recorded';
   if (state === 'retired') return 'its trunk was deleted';
   return `it was stored twice; ${fileId} is recorded`;
-}
-
-function isSameContent(trunk: TrunkRow, file: ListedFile): boolean {
-  return file.size === trunk.size && file.crc32 === trunk.crc32;
 }
 
 /** The task in the last bytes of a trunk; undefined if there is none. */

@@ -4,7 +4,7 @@ import { serial } from '@stevedore/async';
 import type { Acceptance } from '../accept/acceptance.js';
 import { recordOf } from '../accept/retention.js';
 import { BackgroundTask } from '../changes.js';
-import type { FileMap, MergedRow, TrunkRow } from '../filemap/filemap.js';
+import type { MergedRow, TrunkRow } from '../filemap/filemap.js';
 import { HOUR_MS } from '../merge/expiry.js';
 import { chooseJoin, shareOf } from '../merge/joining.js';
 import { MAX_FILES } from '../merge/waiting-files.js';
@@ -198,7 +198,10 @@ export class Retirement {
       if (changes.isOver) return;
       await trunkStore.remove(trunk.fileId, AbortSignal.timeout(REMOVE_TIMEOUT_MS));
       fileMap.retireTrunk(trunk.id);
-      if (trunk.thin > 0) await forgetPlaces(fileMap, trunk.fileId);
+      if (trunk.thin > 0) {
+        // A page at a time, so that uploads get their turn.
+        while (fileMap.removeForwards(trunk.fileId, FORWARDS_PAGE).changes > 0) await nextTurn();
+      }
     }
   }
 
@@ -216,11 +219,6 @@ export class Retirement {
     const { fileMap } = this.#state;
     return fileMap.hasUnsettledMoves(trunk.fileId) || fileMap.aliveIn(trunk.id, -1, 1).length > 0;
   }
-}
-
-/** Removes a page at a time, so that uploads get their turn. */
-async function forgetPlaces(fileMap: FileMap, fileId: string): Promise<void> {
-  while (fileMap.removeForwards(fileId, FORWARDS_PAGE).changes > 0) await nextTurn();
 }
 
 /** Deletes dead trunks and compacts sparse ones, on request. */

@@ -273,15 +273,12 @@ export class Pool {
     waiter.resolve(this.#connect(lane, waiter.call, waiter.connectMs));
   }
 
-  #evict({ idle }: Lane, now: number): void {
-    // The first are idle longest.
-    while (idle[0] && now - idle[0].idleSinceMs > this.#policy.maxIdleMs) idle[0].destroy();
-  }
-
   #sweep(): void {
     const now = performance.now();
     for (const [text, lane] of this.#lanes) {
-      this.#evict(lane, now);
+      const { idle } = lane;
+      // The first are idle longest.
+      while (idle[0] && now - idle[0].idleSinceMs > this.#policy.maxIdleMs) idle[0].destroy();
       if (lane.all.size === 0 && lane.queue.size === 0) this.#lanes.delete(text);
     }
     if (this.#lanes.size > 0) return;

@@ -127,13 +127,9 @@ export class ByteSource {
     const bytes = this.#used === 0 && isWhole ? first : first.subarray(this.#used, end);
     if (isWhole) this.#chunks.shift();
     this.#used = isWhole ? 0 : end;
-    this.#noteRemoved(bytes.length);
-    return bytes;
-  }
-
-  #noteRemoved(count: number): void {
-    this.#queuedBytes -= count;
+    this.#queuedBytes -= bytes.length;
     if (this.#queuedBytes < this.#limitBytes && this.#socket.isPaused()) this.#socket.resume();
+    return bytes;
   }
 }
 
@@ -213,16 +209,12 @@ const ON = new Int32Array([1]);
 let acknowledge: ((fd: number) => void) | undefined;
 
 export function quickAck(socket: Socket): void {
-  const fd = descriptorOf(socket);
+  // Undocumented, but the same in Node 20 to 26. Windows has none.
+  const { _handle: handle } = socket as { _handle?: { readonly fd?: number } | null };
+  const fd = handle?.fd;
   if (fd === undefined) return;
   acknowledge ??= load();
   acknowledge(fd);
-}
-
-/** Undocumented, but the same in Node 20 to 26. Windows has none. */
-function descriptorOf(socket: Socket): number | undefined {
-  const { _handle: handle } = socket as { _handle?: { readonly fd?: number } | null };
-  return handle?.fd;
 }
 
 /** Loads koffi when first needed: most storages have other clients and do without its memory. */

@@ -39,7 +39,9 @@ export function signQuery(options: SignOptions): string {
   const { secret, method, subject, expiresAt, parameters = {} } = options;
   const expires = Math.floor(expiresAt.getTime() / 1000);
   if (!Number.isSafeInteger(expires)) throw new RangeError('expiresAt is no valid date');
-  checkSecret(secret);
+  if (Buffer.byteLength(secret) < MIN_SECRET_BYTES) {
+    throw new RangeError(`a secret has ${MIN_SECRET_BYTES} bytes at least`);
+  }
   const bound = canonical(parameters);
   const signature = sign(secret, method, subject, expires, bound);
   return `${bound === '' ? '' : `${bound}&`}expires=${expires}&signature=${signature.toString('base64url')}`;
@@ -136,12 +138,6 @@ export function verifyQuery(
     throw new ProblemError('signature_expired', 'This URL has expired.');
   }
   return { expiresAt, parameters, identity: given.toString('base64url') };
-}
-
-/** Throws RangeError for a secret that could be guessed. */
-function checkSecret(secret: string): void {
-  if (Buffer.byteLength(secret) >= MIN_SECRET_BYTES) return;
-  throw new RangeError(`a secret has ${MIN_SECRET_BYTES} bytes at least`);
 }
 
 function canonical(parameters: QueryValues): string {

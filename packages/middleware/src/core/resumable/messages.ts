@@ -48,6 +48,8 @@ export function newUpload(
   if (refused) throw refused;
   const now = Date.now();
   const { expiresAt } = expiryOf(headers, policy, now);
+  // An address is not written to the disk as it is.
+  const digest = createHash('sha256').update(client).digest('base64url');
   const note: Note = {
     scope,
     metadata: raw,
@@ -58,16 +60,11 @@ export function newUpload(
     name,
     type,
     note,
-    owner: { name: disguised(client), maxUploads: limits.maxClientUploads },
+    owner: { name: digest.slice(0, 22), maxUploads: limits.maxClientUploads },
     once: mark,
     group: policy.group ?? group,
     ttlMs: expiresAt && expiresAt.getTime() - now,
   };
-}
-
-/** An address is not written to the disk as it is. */
-function disguised(client: string): string {
-  return createHash('sha256').update(client).digest('base64url').slice(0, 22);
 }
 
 export interface UploadMetadata {

@@ -130,15 +130,19 @@ export class ResumableUploads {
     }
     const begin = method === 'POST' ? newUpload(headers, asked, this.#options.limits) : undefined;
     const { id, quota, visibleScope, onReceived } = asked;
+    const length = headers['content-length'];
     const current: UnderWay = {
       checksum: checksumOf(headers),
       begin,
       quota,
       visibleScope,
       id,
-      expectedBytes: bytesOf(headers['content-length']),
+      expectedBytes: length === undefined ? undefined : Number(length),
     };
-    if (id !== undefined) this.#demandVisible(id, asked);
+    const upload = id === undefined ? undefined : this.#uploads.find(id);
+    if (upload && visibleScope !== undefined && noteOf(upload).scope !== visibleScope) {
+      throw new ProblemError('not_found', 'There is no such upload.');
+    }
     try {
       return await underWay.run(current, async () => {
         // Its last request may have failed before it became a file; this client asks for its state.
@@ -155,11 +159,6 @@ export class ResumableUploads {
       await current.writing?.catch(() => undefined);
       await onReceived?.(current.receivedBytes ?? 0, current.id);
     }
-  }
-
-  #demandVisible(id: string, { visibleScope }: ResumableRequest): void {
-    const upload = visibleScope === undefined ? undefined : this.#uploads.find(id);
-    if (upload && noteOf(upload).scope !== visibleScope) throw noUpload();
   }
 
   async #speak(
@@ -292,14 +291,6 @@ export class ResumableUploads {
   }
 }
 
-function bytesOf(length: string | undefined): number | undefined {
-  return length === undefined ? undefined : Number(length);
-}
-
 function scopeMark(scope: string | undefined, id: string): Buffer {
   return uploadMark(`resumable ${scope ?? ''}`, id);
-}
-
-function noUpload(): ProblemError {
-  return new ProblemError('not_found', 'There is no such upload.');
 }

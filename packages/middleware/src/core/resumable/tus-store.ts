@@ -87,7 +87,12 @@ export class TusStore extends DataStore {
     if (!found) return this.#sentAgain(stream, id, offset);
     const { maxBytes } = noteOf(found);
     const { checksum } = request;
-    const check = checksum && (() => demand(checksum.problem()));
+    const check =
+      checksum &&
+      (() => {
+        const problem = checksum.problem();
+        if (problem) throw problem;
+      });
     // Another request may be adding bytes until this one has its turn.
     let hasBegun = false;
     const body = counted(stream, maxBytes - offset, noteOf(found), request, () => {
@@ -155,8 +160,4 @@ function asUpload(found: UnfinishedUpload): Upload {
 
 export function tooLong({ maxBytes }: Note): ProblemError {
   return new ProblemError('too_large', `The upload is longer than ${maxBytes} bytes.`);
-}
-
-function demand(problem: ProblemError | undefined): void {
-  if (problem) throw problem;
 }

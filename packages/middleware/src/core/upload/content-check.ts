@@ -134,7 +134,8 @@ async function contentProblem(
   const found = await detect(head).catch(() => undefined);
   if (found !== undefined) return isSame(type, normalize(found)) ? undefined : mismatch(declared);
   // Text has no signature, and no zero bytes.
-  if (isText(type)) return head.includes(0) ? mismatch(declared) : undefined;
+  if (/^text\/|^application\/(?:json|javascript|xml)$|\+(?:json|xml)$/.test(type))
+    return head.includes(0) ? mismatch(declared) : undefined;
   return known.has(type) ? mismatch(declared) : undefined;
 }
 
@@ -156,10 +157,6 @@ function hasOwnSignature(type: string, head: Uint8Array): boolean {
 function isSame(declared: string, found: string): boolean {
   if (declared === found) return true;
   return FAMILIES.some((family) => family.test(declared) && family.test(found));
-}
-
-function isText(type: string): boolean {
-  return /^text\/|^application\/(?:json|javascript|xml)$|\+(?:json|xml)$/.test(type);
 }
 
 function normalize(type: string): string {

@@ -84,7 +84,11 @@ export class DigestCheck {
   readonly #mismatch: (header: string) => ProblemError;
   readonly #hashes = new Map<Algorithm, Hash>();
 
-  constructor(expected: readonly Expected[], problemOf = mismatch) {
+  constructor(
+    expected: readonly Expected[],
+    problemOf = (header: string) =>
+      new ProblemError('digest_mismatch', `The bytes do not match ${header}.`),
+  ) {
     this.#expected = expected;
     this.#mismatch = problemOf;
     for (const { algorithm } of expected) this.#hashes.set(algorithm, createHash(algorithm));
@@ -103,10 +107,6 @@ export class DigestCheck {
     });
     return wrong && this.#mismatch(wrong.header);
   }
-}
-
-function mismatch(header: string): ProblemError {
-  return new ProblemError('digest_mismatch', `The bytes do not match ${header}.`);
 }
 
 function invalid(header: string): ProblemError {

@@ -13,7 +13,7 @@ import {
 import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 import { checkedBody } from './content-check.js';
-import { type DigestCheck, digestCheck } from './digests.js';
+import { digestCheck } from './digests.js';
 import { type FormPart, FormParts } from './form-parts.js';
 import { expiryOf, typeProblem, type UploadPolicy } from './policy.js';
 import { type RequestBody, tooLarge } from './request-body.js';
@@ -118,7 +118,7 @@ export class Form {
   /** A part may have its own checksums. */
   #checked(part: FormPart, type: string): PutPart['body'] {
     const declaredType = this.#policy.checkContent ? type : undefined;
-    const digests = this.#digestsOf(part);
+    const digests = this.#own(() => digestCheck(part.headers));
     const content = this.#counted(part.content);
     if (declaredType === undefined && !digests) return content;
     const fail = (problem: ProblemError): ProblemError => this.#body.fail(problem);
@@ -133,10 +133,6 @@ export class Form {
       await this.#body.take(chunk.length);
       yield chunk;
     }
-  }
-
-  #digestsOf({ headers }: FormPart): DigestCheck | undefined {
-    return this.#own(() => digestCheck(headers));
   }
 
   /** Headers of a part. */

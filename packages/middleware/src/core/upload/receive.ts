@@ -50,7 +50,10 @@ export function receiveUpload(
   context: UploadContext,
 ): Promise<Receipt[]> {
   const { store, guard, policy = ANYTHING, room, quota, once } = context;
-  refuseTus(request.headers);
+  // The creation of a tus upload has no body; it would be stored as an empty file.
+  if (request.headers['tus-resumable'] !== undefined) {
+    throw new ProblemError('tus_not_supported', 'a tus client');
+  }
   demandPlain(request.headers);
   const declared = request.headers['content-type'];
   const taking: Taking = {
@@ -200,12 +203,6 @@ export function demandOrdinary(headers: IncomingHttpHeaders): void {
 
 function fail(error: ProblemError): ProblemError {
   return error;
-}
-
-/** The creation of a tus upload has no body; it would be stored as an empty file. */
-function refuseTus(headers: IncomingHttpHeaders): void {
-  if (headers['tus-resumable'] === undefined) return;
-  throw new ProblemError('tus_not_supported', 'a tus client');
 }
 
 /**
