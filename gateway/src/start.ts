@@ -114,7 +114,15 @@ export async function startGateway(
       logTrouble(log, error);
       return undefined;
     });
-    const access = accessOf(options, keys, localKey, worker);
+    const { antiLeechSecret: secret, antiLeechTtl: ttlMs } = options;
+    const access = new Access({
+      keys,
+      localKey,
+      urlSecrets: options.urlSecret,
+      corsOrigins: options.corsOrigins,
+      antiLeech: secret === '' ? undefined : { secret, ttlMs },
+      ledger: worker?.ledger,
+    });
     const { pictureSizes: sizes } = options;
     const { deployment } = store;
     if (deployment) access.ledger.share?.(deployment);
@@ -212,23 +220,6 @@ async function localKeyOf({ apiKeys, directory }: GatewayOptions): Promise<ApiKe
   if (apiKeys === '') return openLocalKey(directory);
   await removeLocalKey(directory);
   return undefined;
-}
-
-function accessOf(
-  { urlSecret, antiLeechSecret, antiLeechTtl, corsOrigins }: GatewayOptions,
-  keys: KeyRing | undefined,
-  localKey: ApiKey | undefined,
-  worker: WorkerParts | undefined,
-): Access {
-  return new Access({
-    keys,
-    localKey,
-    urlSecrets: urlSecret,
-    corsOrigins,
-    antiLeech:
-      antiLeechSecret === '' ? undefined : { secret: antiLeechSecret, ttlMs: antiLeechTtl },
-    ledger: worker?.ledger,
-  });
 }
 
 async function drain(app: FastifyInstance, limitMs: number): Promise<void> {

@@ -1,4 +1,4 @@
-import { createReadStream, fstatSync, type Stats } from 'node:fs';
+import { createReadStream, fstatSync } from 'node:fs';
 import { mkdir, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
@@ -48,7 +48,12 @@ export function configure(command: Command): void {
         process.stdout.write(CSV_HEAD);
         const progress = startTransfer();
         const { concurrency } = options;
-        const run = new Export(listedFiles(client, options), {
+        const files = async function* (): AsyncGenerator<ListedFile, void, undefined> {
+          for await (const file of listed(client, options)) {
+            yield { ...(file as unknown as ListedFile), stagedAt: new Date(String(file.stagedAt)) };
+          }
+        };
+        const run = new Export(files(), {
           ...progress,
           client,
           stopped,
@@ -74,15 +79,6 @@ interface ListedFile {
   readonly type: string;
   readonly crc32: string;
   readonly stagedAt: Date;
-}
-
-async function* listedFiles(
-  client: GatewayClient,
-  filter: Parameters<typeof listed>[1],
-): AsyncGenerator<ListedFile, void, undefined> {
-  for await (const file of listed(client, filter)) {
-    yield { ...(file as unknown as ListedFile), stagedAt: new Date(String(file.stagedAt)) };
-  }
 }
 
 interface ExportParts extends Pick<Transfer, 'warn' | 'update'> {
@@ -183,7 +179,11 @@ class Export {
     await mkdir(dirname(path), { recursive: true });
     const there = await unlessMissing(stat(path));
     if (there) {
-      const isSame = there.isFile() && (await hasBytes(path, there, file));
+      const list = fstatSync(1);
+      // The list that is being written is no file of the gateway, whatever is in it by now.
+      const isList = there.dev === list.dev && there.ino === list.ino;
+      const isLike = there.isFile() && there.size === file.size && !isList;
+      const isSame = isLike && (await crcOf(createReadStream(path))) === file.crc32;
       if (isSame) this.#advance(file.size);
       return isSame;
     }
@@ -212,17 +212,6 @@ const OF_NAME: ReadonlySet<unknown> = new Set([
 
 function isOfName(error: unknown): boolean {
   return isOfTarget(error) && OF_NAME.has((error as NodeJS.ErrnoException).code);
-}
-
-/** The list that is being written is no file of the gateway, whatever is in it by now. */
-async function hasBytes(
-  path: string,
-  { size, dev, ino }: Stats,
-  file: ListedFile,
-): Promise<boolean> {
-  const list = fstatSync(1);
-  if (size !== file.size || (dev === list.dev && ino === list.ino)) return false;
-  return (await crcOf(createReadStream(path))) === file.crc32;
 }
 
 /** Rejects at the end if the bytes are not the file's. */

@@ -204,7 +204,13 @@ export class PutRun {
       this.#advance(chunk.length);
     };
     const source = await openSource(file);
-    const body = Readable.from(counted(source, advance), { objectMode: false });
+    const counted = async function* (): AsyncGenerator<Buffer, void, undefined> {
+      for await (const chunk of source) {
+        advance(chunk);
+        yield chunk;
+      }
+    };
+    const body = Readable.from(counted(), { objectMode: false });
     body.on('error', () => {});
     try {
       const type = this.#typeOf(name);
@@ -298,16 +304,6 @@ async function openSource(file: FileToSend): Promise<Readable> {
 /** The end of a request ends its body too, without a system call that failed. */
 function isOwnFailure(error: Error): boolean {
   return 'syscall' in error;
-}
-
-async function* counted(
-  source: Readable,
-  advance: (chunk: Buffer) => void,
-): AsyncGenerator<Buffer, void, undefined> {
-  for await (const chunk of source) {
-    advance(chunk);
-    yield chunk;
-  }
 }
 
 function endsRun(error: unknown, file: SourceFile): boolean {

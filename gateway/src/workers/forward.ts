@@ -69,27 +69,20 @@ export class ToFirst {
     server.on('connect', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       this.#tunnels.add(socket);
       socket.once('close', () => this.#tunnels.delete(socket));
-      tunnel(request, socket, head, this.#path);
+      const { method, url, rawHeaders } = request;
+      const first = connect(this.#path);
+      const lines = rawHeaders.map((text, at) => (at % 2 === 0 ? `${text}: ` : `${text}\r\n`));
+      first.write(`${request.socket.remoteAddress ?? ''}\n${method} ${url} HTTP/1.1\r\n`);
+      first.write(`${lines.join('')}\r\n`);
+      first.write(head);
+      // Whatever ends one side ends the other one.
+      pipeline(socket, first, socket, () => undefined);
     });
   }
 
   close(): void {
     for (const socket of this.#tunnels) socket.destroy();
   }
-}
-
-/** Whatever ends one side ends the other one. */
-function tunnel(
-  { method, url, rawHeaders, socket: { remoteAddress = '' } }: IncomingMessage,
-  socket: Duplex,
-  head: Buffer,
-  path: string,
-): void {
-  const first = connect(path);
-  const lines = rawHeaders.map((text, index) => (index % 2 === 0 ? `${text}: ` : `${text}\r\n`));
-  first.write(`${remoteAddress}\n${method} ${url} HTTP/1.1\r\n${lines.join('')}\r\n`);
-  first.write(head);
-  pipeline(socket, first, socket, () => undefined);
 }
 
 function forward(request: IncomingMessage, response: ServerResponse, path: string): void {

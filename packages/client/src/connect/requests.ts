@@ -156,15 +156,20 @@ export class Requests {
     const end = (): void => {
       this.#requests -= 1;
     };
-    const answered = this.#send(isStream ? 'streams' : 'calls', {
-      method,
-      path,
-      headers: { ...sent, ...headers },
-      // undici accepts any async iterable, although its types do not say so.
-      body: (body as Readable | undefined) ?? null,
-      headersTimeout: answerTimeoutMs + workMs,
-      signal: signal ?? null,
-    });
+    this.#pools ??= this.#connect();
+    const { origin } = this.#settings;
+    const answered = this.#pools.then((pools) =>
+      pools[isStream ? 'streams' : 'calls'].request({
+        origin,
+        method,
+        path,
+        headers: { ...sent, ...headers },
+        // undici accepts any async iterable, although its types do not say so.
+        body: (body as Readable | undefined) ?? null,
+        headersTimeout: answerTimeoutMs + workMs,
+        signal: signal ?? null,
+      }),
+    );
     answered.then((answer) => answer.body.once('close', end), end);
     // undici checks the signal only once the request has a connection.
     const answer = await (signal ? abortable(answered, signal) : answered);
@@ -255,15 +260,6 @@ export class Requests {
   /** Aborted by `close`. */
   get closing(): AbortSignal {
     return this.#closing.signal;
-  }
-
-  async #send(
-    which: 'calls' | 'streams',
-    request: Dispatcher.RequestOptions,
-  ): Promise<Dispatcher.ResponseData> {
-    this.#pools ??= this.#connect();
-    const { origin } = this.#settings;
-    return (await this.#pools)[which].request({ ...request, origin });
   }
 
   async #connect(): Promise<Pools> {

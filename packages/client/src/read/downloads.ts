@@ -127,15 +127,8 @@ export class Downloads {
         this.range(file.fileId, file.offset + start, length, signal, { isKnown: file.isKnown });
       yield { read, onDamage: () => undefined, isAny: true };
     }
-    yield* this.#fromEach(file, signal, known);
-  }
-
-  /** One storage after another, without those whose copy is known to be damaged. */
-  async *#fromEach(
-    { fileId, offset, isKnown }: Source,
-    signal: Signal,
-    known?: LocalPlace,
-  ): AsyncGenerator<LargeSource> {
+    // One storage after another, without those whose copy is known to be damaged.
+    const { fileId, offset, isKnown } = file;
     for (const { name, address } of await this.#storages(fileId, signal, isKnown)) {
       if (this.#damagedAt(known).includes(name)) continue;
       const read = (start: number, length: number) =>

@@ -6,7 +6,7 @@ import {
   Status,
   type StoreTarget,
 } from '@stevedore/protocol';
-import { type Address, authenticate, type Call, Caller, type Connection } from '@stevedore/wire';
+import { type Address, authenticate, Caller } from '@stevedore/wire';
 import { LRUCache } from 'lru-cache';
 import type { Deadline } from '../deadline.js';
 import { FastdfsError } from '../errors.js';
@@ -51,7 +51,21 @@ export class Context {
     this.caller = new Caller({
       ...settings,
       channel: requestChannel,
-      hello: (...connecting) => greet(settings.secret, ...connecting),
+      // Proves the secret, if the cluster has one.
+      hello: (connection, connected, call, timeoutMs) => {
+        const address = connection.address.text;
+        const introduced = async (): Promise<void> => {
+          await connected;
+          const { secret } = settings;
+          if (secret === undefined || (await authenticate(connection, secret, call, timeoutMs))) {
+            return;
+          }
+          throw call.error('access_denied', 'the server has no secret', { address });
+        };
+        return connectChannel.hasSubscribers
+          ? connectChannel.tracePromise(introduced, { address })
+          : introduced();
+      },
     });
     this.trackers = new Trackers(this.caller, settings.trackers);
     this.storeAnswers = new SharedAnswers(settings.uploadsPerStoreAnswer);
@@ -105,23 +119,4 @@ export class Context {
       if (!deadline.isStreaming) deadline.settle();
     }
   }
-}
-
-/** Opens a new connection: proves the secret, if the cluster has one. */
-function greet(
-  secret: string | undefined,
-  connection: Connection,
-  connected: Promise<void>,
-  call: Call,
-  timeoutMs: number,
-): Promise<void> {
-  const address = connection.address.text;
-  const introduced = async (): Promise<void> => {
-    await connected;
-    if (secret === undefined || (await authenticate(connection, secret, call, timeoutMs))) return;
-    throw call.error('access_denied', 'the server has no secret', { address });
-  };
-  return connectChannel.hasSubscribers
-    ? connectChannel.tracePromise(introduced, { address })
-    : introduced();
 }

@@ -1,7 +1,8 @@
+import type { Readable } from 'node:stream';
 import {
+  addressText,
   decodeListingLine,
   type FetchTarget,
-  type FilesOfPath,
   type FrameHeader,
   fetchOnePathBinlog,
   isGroupName,
@@ -11,7 +12,6 @@ import {
   OPEN_BODY_BYTES,
   ProtocolError,
 } from '@stevedore/protocol';
-import type { Address } from '@stevedore/wire';
 import { invalid } from '../body.js';
 import { type CallOptions, Deadline } from '../deadline.js';
 import { openStream } from '../streaming.js';
@@ -50,35 +50,25 @@ export async function* listFiles(
     throw invalid('listFiles', `storePathIndex is ${storePathIndex}`);
   }
   const deadline = new Deadline('listFiles', options);
+  let stream: Readable | undefined;
   try {
     if (context.caller.pool.closed) throw deadline.error('closed', 'the client is closed');
     const storage = context.addresses.named({ address, port }, deadline);
-    const lines = readListing(context, storage, { group, storePathIndex }, deadline);
-    for await (const { seconds, isSource, name, linkTo } of lines) {
+    const request = { group, storePathIndex };
+    const asked = { command: fetchOnePathBinlog, request, mayBeOpen: true, check: checkListing };
+    const plan = { stepMs: deadline.remainingMs };
+    ({ stream } = await openStream(context, storage, asked, deadline, plan));
+    for await (const { seconds, isSource, name, linkTo } of linesOf(stream)) {
       const file = { fileId: `${group}/${name}`, changedAt: new Date(seconds * 1000), isSource };
       yield linkTo === undefined ? file : { ...file, linkTo: `${group}/${linkTo}` };
     }
-  } finally {
-    deadline.settle();
-  }
-}
-
-async function* readListing(
-  context: Context,
-  address: Address,
-  request: FilesOfPath,
-  deadline: Deadline,
-): AsyncGenerator<ListingLine> {
-  const asked = { command: fetchOnePathBinlog, request, mayBeOpen: true, check: checkListing };
-  const plan = { stepMs: deadline.remainingMs };
-  const { stream } = await openStream(context, address, asked, deadline, plan);
-  try {
-    yield* linesOf(stream);
   } catch (error) {
     if (!(error instanceof ProtocolError)) throw error;
-    throw deadline.error('bad_reply', error.message, { address: address.text, cause: error });
+    const details = { address: addressText(address, port), cause: error };
+    throw deadline.error('bad_reply', error.message, details);
   } finally {
-    stream.destroy();
+    stream?.destroy();
+    deadline.settle();
   }
 }
 

@@ -206,23 +206,13 @@ export class Files {
   }
 
   /** GET and HEAD. Rejects with the store's errors, `range_not_satisfiable`, `precondition_failed`. */
-  read(request: IncomingMessage, file: StoredFile, reading: Reading = {}): Promise<Answer> {
-    const pictures = this.#pictures;
-    return pictures
-      ? this.#readPicture(pictures, request, file, reading)
-      : this.#answer(request, file, reading);
-  }
-
-  async #readPicture(
-    pictures: PictureMaker,
-    request: IncomingMessage,
-    file: StoredFile,
-    reading: Reading,
-  ): Promise<Answer> {
+  async read(request: IncomingMessage, file: StoredFile, reading: Reading = {}): Promise<Answer> {
+    if (!this.#pictures) return this.#answer(request, file, reading);
     const { headers, socket } = request;
     const { isSigned = false, client = () => socket.remoteAddress ?? '' } = reading;
     const { query = queryOf(request.url ?? '') } = reading;
-    const picture = await pictures.shown(query, headers.accept, file, isSigned, client());
+    const { accept } = headers;
+    const picture = await this.#pictures.shown(query, accept, file, isSigned, client());
     if (!picture) return this.#answer(request, file, reading);
     // Name and type in the path are those of the original.
     const { name, type } = picture.file;

@@ -66,27 +66,15 @@ export function isThin(share: number, choiceShare: number): boolean {
 
 /** `waitingShare`: the share of files not yet in a trunk, which are merged, too. */
 export function chooseJoin(thin: readonly ThinTrunk[], waitingShare: number): readonly ThinTrunk[] {
-  const full = filling(thin, waitingShare);
-  if (full) return full;
-  if (thin.some(({ isOverdue }) => isOverdue)) return thin;
-  return thin.length > MAX_THIN_TRUNKS ? leastWritten(thin) : [];
-}
-
-/**
- * Oldest first, so that files of a group that arrived in different minutes come together. Undefined
- * if all of them do not fill a trunk.
- */
-function filling(
-  thin: readonly ThinTrunk[],
-  waitingShare: number,
-): readonly ThinTrunk[] | undefined {
+  // Oldest first, so that files of a group that arrived in different minutes come together.
   const oldestFirst = [...thin].sort((a, b) => a.oldestAt - b.oldestAt);
   let sum = waitingShare;
   for (const [at, { share }] of oldestFirst.entries()) {
     sum += share;
     if (sum >= CHOICE_SHARE) return oldestFirst.slice(0, at + 1);
   }
-  return undefined;
+  if (thin.some(({ isOverdue }) => isOverdue)) return thin;
+  return thin.length > MAX_THIN_TRUNKS ? leastWritten(thin) : [];
 }
 
 /** The trunks written least often; at least two. */

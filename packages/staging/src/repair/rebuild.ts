@@ -200,7 +200,14 @@ async function adoptTrunks(
   const unread: UnreadTrunk[] = [];
   for (const [index, trunk] of trunks.entries()) {
     try {
-      await adoptTrunk(fileMap, store, trunk, signal);
+      const entries = await readTrunkDirectory(store, trunk, signal);
+      for (let at = 0; at < entries.length; at += ADOPT_PAGE) {
+        signal.throwIfAborted();
+        fileMap.adoptMembers(trunk, entries.slice(at, at + ADOPT_PAGE));
+        await nextTurn();
+      }
+      const contentBytes = entries.reduce((sum, { file }) => sum + file.size, 0);
+      fileMap.finishTrunk(trunk.id, entries.length, contentBytes);
     } catch (error) {
       unread.push({ trunk, error: error as Error });
       if (isGone(error)) fileMap.missTrunk(trunk.id);
@@ -233,20 +240,4 @@ export function abandonPlans(fileMap: FileMap, now: number): number {
   const unfinished = fileMap.trunksIn('planned');
   for (const trunk of unfinished) fileMap.abandonTrunk(now, trunk.id);
   return unfinished.length;
-}
-
-async function adoptTrunk(
-  fileMap: FileMap,
-  store: TrunkStore,
-  trunk: TrunkRow,
-  signal: AbortSignal,
-): Promise<void> {
-  const entries = await readTrunkDirectory(store, trunk, signal);
-  for (let at = 0; at < entries.length; at += ADOPT_PAGE) {
-    signal.throwIfAborted();
-    fileMap.adoptMembers(trunk, entries.slice(at, at + ADOPT_PAGE));
-    await nextTurn();
-  }
-  const contentBytes = entries.reduce((sum, { file }) => sum + file.size, 0);
-  fileMap.finishTrunk(trunk.id, entries.length, contentBytes);
 }

@@ -130,34 +130,17 @@ async function repairLarge(
     quarantine.lift(row.key, 'spool');
   }
   if (!isAnyBad) return true;
-  const isBack =
-    (await isSoundInSpool(state, row)) || (await fetchToSpool(state, acceptance, row, signal));
-  return isBack && storeAgain(state, row);
-}
-
-async function isSoundInSpool(
-  { fileMap, spool, quarantine }: State,
-  row: FileRow,
-): Promise<boolean> {
-  if (!spool.has(row.key)) return false;
-  const list = await spool.checksums(row.key, row, () => Promise.resolve());
-  if (list) learnBlocks(fileMap, row, list);
-  else quarantine.add(row, 'spool');
-  return list !== undefined;
-}
-
-/** Fetches the file from the first storage whose copy is sound. */
-async function fetchToSpool(
-  state: State,
-  acceptance: Acceptance,
-  row: MergedRow,
-  signal: Signal,
-): Promise<boolean> {
-  if (state.spool.has(row.key)) return false;
+  if (spool.has(row.key)) {
+    const list = await spool.checksums(row.key, row, () => Promise.resolve());
+    if (list) learnBlocks(state.fileMap, row, list);
+    else quarantine.add(row, 'spool');
+    return list !== undefined && storeAgain(state, row);
+  }
+  // From the first storage whose copy is sound.
   for (const holder of await goodHolders(state, row, signal)) {
     const isSound = await fetchFrom(state, acceptance, row, holder, signal);
-    if (isSound) return true;
-    if (isSound === false) state.quarantine.add(row, 'trunk', holder);
+    if (isSound) return storeAgain(state, row);
+    if (isSound === false) quarantine.add(row, 'trunk', holder);
   }
   return false;
 }

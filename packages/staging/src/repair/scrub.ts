@@ -139,24 +139,17 @@ class Scrub {
   async #checkTrunk(trunk: TrunkRow, holder: string | undefined, counts: boolean): Promise<void> {
     for (const extent of extents(aliveIn(this.#state.fileMap, trunk))) {
       const [first] = extent;
-      if (first && first.size > EXTENT_BYTES) await this.#checkLarge(trunk, first, holder, counts);
-      else await this.#checkExtent(trunk, extent, holder, counts);
+      if (!first || first.size <= EXTENT_BYTES) {
+        await this.#checkExtent(trunk, extent, holder, counts);
+        continue;
+      }
+      const pace = (bytes: number) => this.#pace(bytes, false);
+      const isSound = await isSoundAt(this.#state, first, holder, this.#options.signal, pace);
+      if (counts) this.#count(first);
+      if (isSound) this.#state.quarantine.lift(first.key, 'trunk', holder);
+      else await this.#trunkDamage(trunk, first, holder, false);
+      await this.#pace(0, counts);
     }
-  }
-
-  async #checkLarge(
-    trunk: TrunkRow,
-    row: MergedRow,
-    holder: string | undefined,
-    counts: boolean,
-  ): Promise<void> {
-    const { signal } = this.#options;
-    const pace = (bytes: number) => this.#pace(bytes, false);
-    const isSound = await isSoundAt(this.#state, row, holder, signal, pace);
-    if (counts) this.#count(row);
-    if (isSound) this.#state.quarantine.lift(row.key, 'trunk', holder);
-    else await this.#trunkDamage(trunk, row, holder, false);
-    await this.#pace(0, counts);
   }
 
   async #checkExtent(

@@ -85,7 +85,7 @@ export class TusStore extends DataStore {
     const request = thisRequest();
     const found = this.#uploads.find(id);
     if (!found) return this.#sentAgain(stream, id, offset);
-    const { maxBytes } = noteOf(found);
+    const note = noteOf(found);
     const { checksum } = request;
     const check =
       checksum &&
@@ -95,11 +95,20 @@ export class TusStore extends DataStore {
       });
     // Another request may be adding bytes until this one has its turn.
     let hasBegun = false;
-    const body = counted(stream, maxBytes - offset, noteOf(found), request, () => {
+    const counted = async function* (): AsyncGenerator<Buffer> {
       hasBegun = true;
-    });
+      let left = note.maxBytes - offset;
+      // Destroying the stream here would end the request before its error is known.
+      for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
+        left -= chunk.length;
+        if (left < 0) throw tooLong(note);
+        await request.quota?.take(chunk.length, request.expectedBytes);
+        checksum?.update(chunk);
+        yield chunk;
+      }
+    };
     try {
-      return await this.#uploads.append(id, offset, body, { check, transfer: true });
+      return await this.#uploads.append(id, offset, counted(), { check, transfer: true });
     } catch (error) {
       request.failure ??= (isStoreError(error, 'aborted') && error.cause) || error;
       throw error;
@@ -126,25 +135,6 @@ export class TusStore extends DataStore {
 
   override getExpiration(): number {
     return this.#uploads.maxAgeMs;
-  }
-}
-
-async function* counted(
-  stream: Readable,
-  bytes: number,
-  note: Note,
-  { checksum, quota, expectedBytes }: UnderWay,
-  onBegin: () => void,
-): AsyncGenerator<Buffer> {
-  onBegin();
-  let left = bytes;
-  // Destroying the stream here would end the request before its error is known.
-  for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
-    left -= chunk.length;
-    if (left < 0) throw tooLong(note);
-    await quota?.take(chunk.length, expectedBytes);
-    checksum?.update(chunk);
-    yield chunk;
   }
 }
 
