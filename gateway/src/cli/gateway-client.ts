@@ -78,12 +78,6 @@ export class GatewayClient implements AsyncDisposable {
     return this.#json({ method: 'POST', path: '/files', headers, body });
   }
 
-  /** Gives a file in FastDFS a key; resolves with the receipt. */
-  register(id: string, about: About): Promise<Json> {
-    const path = `/files?${new URLSearchParams({ id })}`;
-    return this.#json({ method: 'POST', path, headers: aboutHeaders(about) });
-  }
-
   /** The receipt of the upload with this mark, however old. */
   async findOnce(mark: string): Promise<Json | undefined> {
     const query = new URLSearchParams({ once: mark, 'within-ms': String(FOR_EVER_MS) });

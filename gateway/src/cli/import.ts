@@ -20,10 +20,6 @@ const importOptions = {
       '',
       'file with a FastDFS id on each line, and behind a comma the name to store it under; - is stdin',
     ),
-    inPlace: option.boolean(
-      false,
-      'with --fastdfs: give the files keys without copying them; appender and slave files are refused',
-    ),
   }),
 } satisfies OptionTable;
 
@@ -39,8 +35,7 @@ are not sent again, and their rows are printed too. "stevedore put --help" says 
 links and odd names.
 
 Files of FastDFS are read through the gateway and get keys of their own. They stay in FastDFS under
-their old ids; delete them there when no page links to them any more. With --in-place they are
-neither read nor copied: the key and the old id name the same file, and deleting one deletes both.
+their old ids; delete them there when no page links to them any more.
 
 Examples:
   stevedore import uploads/ > keys.csv
@@ -48,15 +43,13 @@ Examples:
 
 export function configure(command: Command): void {
   define(command, importOptions, HELP, async (options, directory: string | undefined) => {
-    const { fastdfs, inPlace } = options;
+    const { fastdfs } = options;
     if ((directory === undefined) === (fastdfs === '')) {
       throw new UsageError('name either a directory, or a list with --fastdfs');
     }
-    if (inPlace && fastdfs === '') throw new UsageError('--in-place needs --fastdfs');
     const list = fastdfs === '' ? [] : await listedIds(fastdfs);
-    const listed = inPlace ? filesInPlace : storedFiles;
     const source = (client: GatewayClient): Source =>
-      directory === undefined ? listed(list, client) : filesBelow(directory);
+      directory === undefined ? storedFiles(list, client) : filesBelow(directory);
     process.stdout.write(CSV_HEAD);
     const rowOf = (receipt: Receipt, file: SourceFile): string =>
       csvRow(directory === undefined ? file.path : file.name, receipt);
@@ -102,14 +95,6 @@ async function* storedFiles(list: readonly ListedId[], client: GatewayClient): S
       if (endsAll(error)) throw error;
       yield { path: id, error };
     }
-  }
-}
-
-/** Files that get keys where they are. */
-async function* filesInPlace(list: readonly ListedId[]): Source {
-  for (const { id, name } of list) {
-    const size = fixedFields(id)?.size ?? 0;
-    yield { path: id, identity: `fastdfs in place ${id}`, name, size, state: id, fileId: id };
   }
 }
 

@@ -19,10 +19,7 @@ import { countOf, type Transfer } from './progress.js';
  * not sent.
  */
 
-/** A file to send, or one of FastDFS that gets a key and is not read. */
-export type SourceFile = FileToSend | FileInPlace;
-
-interface SourceFacts {
+export interface SourceFile {
   /** Its name in messages. */
   readonly path: string;
   /** Where it is; undefined for a stream, which is sent without a mark, and once. */
@@ -33,17 +30,9 @@ interface SourceFacts {
   readonly size: number | undefined;
   /** Changes whenever the file does. */
   readonly state: string;
-}
-
-export interface FileToSend extends SourceFacts {
   /** If it is known before the bytes are. */
   readonly crc32?: number | undefined;
   open(): Readable | Promise<Readable>;
-}
-
-export interface FileInPlace extends SourceFacts {
-  /** FastDFS id. */
-  readonly fileId: string;
 }
 
 export interface SourceFailure {
@@ -122,7 +111,7 @@ export class PutRun {
       await this.#put(file).catch((error: unknown) => {
         if (this.#options.stopped.aborted) return;
         if (error instanceof UnreadableError) this.#fail(file.path, error.cause);
-        else if (!endsRun(error, file)) this.#fail(file.path, error);
+        else if (!endsRun(error)) this.#fail(file.path, error);
         else {
           this.#unsentFiles += 1;
           // Once: files in flight fail for the same reason.
@@ -153,19 +142,14 @@ export class PutRun {
   async #known(file: SourceFile): Promise<Receipt | undefined> {
     if (file.identity === undefined) return undefined;
     const { client } = this.#options;
-    if ('fileId' in file) {
-      const info = await this.#patiently(file, () => client.stat(file.fileId));
-      return info.key === '' ? undefined : info;
-    }
     const found = await this.#patiently(file, () => client.findOnce(this.#markOf(file)));
     if (!found || found.size !== file.size) return undefined;
     return found.crc32 === (await sumOf(file)) ? found : undefined;
   }
 
   async #send(file: SourceFile): Promise<Receipt> {
-    const mark = file.identity === undefined || 'fileId' in file ? undefined : this.#markOf(file);
+    const mark = file.identity === undefined ? undefined : this.#markOf(file);
     return this.#patiently(file, async () => {
-      if ('fileId' in file) return this.#register(file);
       try {
         return await this.#sendOnce(file, mark);
       } catch (error) {
@@ -180,20 +164,13 @@ export class PutRun {
    * The same for a file that is sent again, so that the gateway stores it once. It keeps marks of
    * every client apart, and itself knows which gateway it is.
    */
-  #markOf({ identity, state, name }: FileToSend): string {
+  #markOf({ identity, state, name }: SourceFile): string {
     const { group = '', type = '' } = this.#options;
     const text = JSON.stringify([identity, state, name, group, type]);
     return createHash('sha256').update(text).digest().subarray(0, MARK_BYTES).toString('base64url');
   }
 
-  async #register({ fileId, name, size }: FileInPlace): Promise<Receipt> {
-    const { client, group } = this.#options;
-    const receipt = await client.register(fileId, { name, type: this.#typeOf(name), group });
-    this.#advance(size);
-    return receipt;
-  }
-
-  async #sendOnce(file: FileToSend, mark: string | undefined): Promise<Receipt> {
+  async #sendOnce(file: SourceFile, mark: string | undefined): Promise<Receipt> {
     const { client, group } = this.#options;
     const { path, name, size } = file;
     let sentBytes = 0;
@@ -230,7 +207,7 @@ export class PutRun {
   }
 
   /** The gateway confirms the bytes that were read, and these are the file's. */
-  async #check(receipt: Receipt, { path, crc32: own }: FileToSend, sum: number): Promise<void> {
+  async #check(receipt: Receipt, { path, crc32: own }: SourceFile, sum: number): Promise<void> {
     const isWrong = own !== undefined && own !== sum;
     if (!isWrong && receipt.crc32 === hex(sum)) return;
     await this.#options.client.delete(String(receipt.key)).catch(() => {});
@@ -282,7 +259,7 @@ const MARK_BYTES = 16;
 class UnreadableError extends Error {}
 
 /** Undefined if it cannot be read: to send it will say why. */
-async function sumOf(file: FileToSend): Promise<string | undefined> {
+async function sumOf(file: SourceFile): Promise<string | undefined> {
   if (file.crc32 !== undefined) return hex(file.crc32);
   try {
     return await crcOf(await openSource(file));
@@ -292,7 +269,7 @@ async function sumOf(file: FileToSend): Promise<string | undefined> {
   }
 }
 
-async function openSource(file: FileToSend): Promise<Readable> {
+async function openSource(file: SourceFile): Promise<Readable> {
   try {
     const source = await file.open();
     return source.on('error', () => {});
@@ -306,8 +283,7 @@ function isOwnFailure(error: Error): boolean {
   return 'syscall' in error;
 }
 
-function endsRun(error: unknown, file: SourceFile): boolean {
-  if ('fileId' in file) return endsAll(error);
+function endsRun(error: unknown): boolean {
   // The server has no path for uploads at all.
   return endsAll(error) || refusalIn(error)?.status === 404;
 }

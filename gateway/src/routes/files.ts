@@ -201,11 +201,7 @@ function uploadRoutes(app: FastifyInstance, routes: FileRoutes, answering: Answe
     await routes.access.remove(request as AskedBy, id);
     return routes.files.remove(id);
   });
-  const store = upload(routes);
-  const register = registering(routes);
-  const POST = answering((request, reply) =>
-    (request as AskedBy).query.id === undefined ? store(request, reply) : register(request, reply),
-  );
+  const POST = answering(upload(routes));
   route(app, UPLOADS, { POST, GET: find, HEAD: find, DELETE: remove });
   const groups = answering((request) => listGroups(request, routes));
   route(app, '/groups', { GET: groups, HEAD: groups });
@@ -231,24 +227,6 @@ function finding(routes: FileRoutes): Call {
     const withinMs = within === undefined ? undefined : Number(within);
     const mark = `once-${once}`;
     return files.once(request.raw, `${scope} ${path}`, mark, withinMs, filesBase(request));
-  };
-}
-
-/**
- * `POST /files?id=ID`: gives a file in FastDFS a key. Needs what reading and uploading need. Counts
- * to no quota, as no bytes are stored.
- */
-function registering({ files, access, policies }: FileRoutes): Call {
-  return async (request) => {
-    const fileId = idOf(request);
-    await access.info(request as AskedBy, fileId);
-    const grant = await access.upload(request as AskedBy, uploadPath(undefined));
-    const policy = narrowPolicy(policyNamed(policies, 'default') ?? {}, grant.policy);
-    const receipt = await files.register(request.raw, fileId, { policy, mark: grant.mark });
-    return files.uploaded(
-      { receipts: [receipt], replayed: false, isShared: true },
-      filesBase(request),
-    );
   };
 }
 

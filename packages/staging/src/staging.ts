@@ -8,7 +8,7 @@ import type { HeldIndex } from './copies/held-index.js';
 import { restore } from './copies/returned-files.js';
 import type { CopiesStats, StagedCopies } from './copies/staged-copies.js';
 import { type TakenOver, takeOver } from './copies/take-over.js';
-import type { Counters, FileMap, FileRow } from './filemap/filemap.js';
+import type { Counters, FileMap } from './filemap/filemap.js';
 import type { KeyMaker } from './key.js';
 import { Confirmations } from './merge/confirmations.js';
 import { joinIntervalMs } from './merge/joining.js';
@@ -20,7 +20,6 @@ import { LocalBytes } from './repair/local-bytes.js';
 import { type OrphanStats, OrphanWatch } from './repair/orphan-watch.js';
 import type { DamageStats, Quarantine } from './repair/quarantine.js';
 import { Rebuild } from './repair/rebuild.js';
-import { type RegisteredFile, register } from './repair/registration.js';
 import { Repairs } from './repair/repair.js';
 import {
   type ScrubOptions,
@@ -199,11 +198,6 @@ export class Staging {
   /** Takes over the trunks of a container that is gone, and starts to read their directories. */
   adopt(adopted: AdoptedTrunks): Promise<void> {
     return adopt(this.#state, this.rebuild, this.deletions, adopted);
-  }
-
-  /** Gives a file that is in FastDFS already a key of this store. */
-  register(file: RegisteredFile): Promise<FileRow> {
-    return register(this.#state, file);
   }
 
   fsck(options: UpkeepOptions): Promise<FsckReport> {

@@ -84,29 +84,6 @@ test('import copies files of FastDFS by a list of their ids, and names those it 
   expect(rows(second.stdout).map((row) => row[1])).toContain(key);
 });
 
-test('import gives files of FastDFS keys in place', async () => {
-  const { started, directory, env } = await gateway();
-  await using client = new FastdfsClient({ trackers: started.store.trackers });
-  const bytes = Buffer.alloc(50_000, 'x');
-  const fileId = await client.upload(bytes, { extension: 'jpg' });
-  const appender = await client.uploadAppender(Buffer.from('begun'), { extension: 'log' });
-  const list = join(directory, 'ids.txt');
-  await writeFile(list, `${fileId},first.jpg\n${appender}\n${fileId}\n`);
-  const args = ['import', '--in-place', '--group', 'old', '--fastdfs', list];
-  const first = await run(args, { env });
-  expect([first.code, first.stderr]).toEqual([1, expect.stringContaining('appender file')]);
-  const [imported, ...others] = rows(first.stdout);
-  expect([imported, others]).toEqual([
-    [fileId, imported![1], '50000', sumOf(bytes), 'first.jpg'],
-    [],
-  ]);
-  const info = await started.store.stat(imported![1]!);
-  expect(info).toMatchObject({ fileId, name: 'first.jpg', type: 'image/jpeg', group: 'old' });
-  const second = await run(args, { env });
-  expect(second.stderr).toContain('1 file there already; 1 file failed');
-  expect(rows(second.stdout)).toEqual([imported]);
-});
-
 test('neither directory nor list, or both, is wrong usage', async () => {
   for (const args of [['import'], ['import', '.', '--fastdfs', 'list'], ['get'], ['rm']]) {
     const { code, stderr } = await run(args);

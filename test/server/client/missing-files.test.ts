@@ -29,7 +29,7 @@ const SMALL = randomBytes(5000);
 const LARGE = randomBytes(5 * 2 ** 20);
 
 /** Kinds of files whose bytes are in FastDFS alone. */
-const REMOTE = ['slice', 'large', 'registered'] as const;
+const REMOTE = ['slice', 'large'] as const;
 /** Kinds of files that no record names. */
 const UNKNOWN = ['direct', 'directSlice'] as const;
 /** Kinds of files whose bytes are on this disk too, or only there. */
@@ -70,7 +70,6 @@ async function scene(as: 'open()' | 'connect()'): Promise<Scene> {
     await client.close();
     await cluster.close();
   });
-  const registered = await behind.register!(await client.upload(SMALL, { extension: 'bin' }));
   const direct = await behind.put(SMALL, { mode: 'direct' });
   const together = { mode: 'direct', group: 'album' } as const;
   const [directSlice] = await Promise.all([1, 2].map(() => behind.put(SMALL, together)));
@@ -84,14 +83,14 @@ async function scene(as: 'open()' | 'connect()'): Promise<Scene> {
     .toBeUndefined();
   const staged = await behind.put(SMALL);
   const keys = {
-    ...{ slice: slice.key, large: large.key, registered: registered.key },
+    ...{ slice: slice.key, large: large.key },
     ...{ direct: direct.key, directSlice: directSlice!.key },
     ...{ retained: retained.key, staged: staged.key },
   };
   const idOf = (key: string) => behind.settled(key);
   const ids = {
     ...{ slice: await idOf(slice.key), retained: await idOf(retained.key) },
-    ...{ large: await idOf(large.key), registered: await idOf(registered.key) },
+    large: await idOf(large.key),
     ...{ direct: direct.key, directSlice: directSlice!.key },
   };
   const placeOf = (kind: keyof typeof ids): string => {

@@ -83,7 +83,6 @@ async function walk(input: GatewayInput, asked: Headers): Promise<Map<string, st
   const client = new FastdfsClient({ trackers: gateway.store.trackers });
   onTestFinished(() => client.close());
   const id = await client.upload(Buffer.from('of FastDFS'), { extension: 'txt' });
-  await call('POST /files id', `/files?id=${encodeURIComponent(id)}`);
   await call('GET /{group}/{*}', `/${id}`);
   const length = { ...TUS, 'upload-length': '5', ...metadata('a') };
   const begun = await call('POST /uploads', '/uploads', length);

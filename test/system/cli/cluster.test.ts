@@ -73,9 +73,9 @@ test('storage ports are as told, and have to exist', async () => {
 
 test('the example shows that files of a user leave a metadata server, and what that gives', async () => {
   const cwd = temporaryFolder();
-  const { url, banner } = await cluster(cwd, '--slow-disk', '20ms', '--cache-size', '0');
+  const { banner } = await cluster(cwd, '--slow-disk', '20ms', '--cache-size', '0');
   const program = join(ROOT, 'examples/dist/cluster.js');
-  const arguments_ = [program, url, banner.tracker, '5'];
+  const arguments_ = [program, banner.tracker, '5'];
   const { stdout } = await promisify(execFile)(process.execPath, arguments_);
   expect(stdout).toMatch(/^(\d+) are in group1, which has \1 rows$/m);
   const load = String.raw`load of small files \d+ % \(next \d+ %\), of metadata \d+ % \(next \d+ %\)`;

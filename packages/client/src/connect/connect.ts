@@ -5,7 +5,7 @@ import { isStoreError, StoreError } from '@stevedore/staging/errors';
 import type { ConnectOptions } from '../given-options.js';
 import { listQuery } from '../list/list-query.js';
 import { listingOf } from '../list/pages.js';
-import { flushTimeoutOf, invalidOption } from '../options.js';
+import { flushTimeoutOf } from '../options.js';
 import { interrupted } from '../put/body.js';
 import { withOwnNames } from '../put/body-kinds.js';
 import { checkMeta, isSync } from '../put/intake.js';
@@ -31,7 +31,6 @@ import type {
   Readiness,
   ReadOptions,
   Receipt,
-  RegisterOptions,
   Store,
   StoredFile,
 } from '../store/types.js';
@@ -130,20 +129,6 @@ export class ConnectedStore implements Store, Reading<FileToRead> {
     if (receipts.length !== form.sums.length) throw this.#requests.notAGateway();
     for (const [index, receipt] of receipts.entries()) demandSame(receipt, form.sums[index]!);
     return receipts;
-  }
-
-  /** Can be repeated: a file that has a key keeps it. */
-  async register(fileId: string, options: RegisterOptions = {}): Promise<Receipt> {
-    this.#throwIfClosed();
-    const meta = checkMeta(options);
-    if (!isPlain(meta.type, meta.group)) {
-      throw invalidOption('type or group has characters that no header of HTTP can have');
-    }
-    const path = `/files?id=${encodeURIComponent(fileId)}`;
-    const request = { method: 'POST', path, headers: headersOf(meta) } as const;
-    const attempt = () => this.#requests.json(request);
-    const call = { signal: undefined, attempt, aborted };
-    return this.#infoIn(await this.#tracked(this.#requests.run(call)));
   }
 
   /**

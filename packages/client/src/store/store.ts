@@ -18,7 +18,6 @@ import { flushTimeoutOf } from '../options.js';
 import { DerivedFiles } from '../put/derived-files.js';
 import { FastdfsTrunkStore } from '../put/fastdfs-trunk-store.js';
 import { putFile } from '../put/put-file.js';
-import { Registration } from '../put/registration.js';
 import { Uploads } from '../put/uploads.js';
 import { Downloads } from '../read/downloads.js';
 import { FastdfsIds } from '../read/fastdfs-ids.js';
@@ -50,7 +49,6 @@ import type {
   Readiness,
   ReadOptions,
   Receipt,
-  RegisterOptions,
   StoredFile,
   StoreStats,
   UnfinishedUploads,
@@ -74,7 +72,6 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   readonly #reader: Reader;
   readonly #holders: Holders;
   readonly #ids: FastdfsIds;
-  readonly #registration: Registration;
   readonly #settling: FileIdWaiters;
   #returns: Returns | undefined;
   readonly #missing = new MissingFiles((error) => this.report(error));
@@ -99,7 +96,6 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
     if (held) this.copies = this.#holders.elsewhere!.copies;
     this.cached = new FilesInMemory(this.#holders, context);
     this.#ids = new FastdfsIds(this.#holders, clients.reading, context);
-    this.#registration = new Registration(staging, this.#holders, this.#ids, now);
     this.#settling = new FileIdWaiters((key) => this.#fileIdOf(key));
     this.#forwardEvents();
   }
@@ -140,11 +136,6 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
 
   get unfinished(): UnfinishedUploads {
     return this.#uploads.unfinished;
-  }
-
-  async register(fileId: string, options: RegisterOptions = {}): Promise<Receipt> {
-    this.#reads.throwIfClosed();
-    return withStoreErrors(() => this.#registration.register(fileId, options));
   }
 
   async findOnce(

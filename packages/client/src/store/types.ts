@@ -60,9 +60,6 @@ export interface PutOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** As for `put`; without a name, the file has the last part of its FastDFS id. */
-export type RegisterOptions = Pick<PutOptions, 'name' | 'type' | 'group' | 'expiresAt'>;
-
 /** `name` is by default the last part of the path. */
 export type PutFileOptions = Omit<PutOptions, 'size' | 'transfer'>;
 
@@ -274,13 +271,6 @@ export interface Store extends AsyncDisposable {
     parts: Iterable<PutPart> | AsyncIterable<PutPart>,
     options?: PutAllOptions,
   ): Promise<Receipt[]>;
-  /**
-   * Gives a file that is in FastDFS already a key, without copying it. `fileId` names a file that
-   * cannot change: no appender or slave file, trunk or slice. If this store knows it, its key is
-   * returned. Deleting the key deletes the file in FastDFS. Rejects with `not_found`, `invalid_id`.
-   * Absent where the store cannot do that.
-   */
-  register?(fileId: string, options?: RegisterOptions): Promise<Receipt>;
   /**
    * The files of the upload with this mark, at any server of the deployment, within the last day by
    * default, in its order; one that was deleted since has the state `deleted` and no key. Empty if

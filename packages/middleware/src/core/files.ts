@@ -24,7 +24,7 @@ import {
   uploadMark,
 } from './upload/idempotency.js';
 import type { UploadPolicy } from './upload/policy.js';
-import { receiveUpload, registerFile, type UploadParts } from './upload/receive.js';
+import { receiveUpload, type UploadParts } from './upload/receive.js';
 import { ClientRoom, ProgressGuard, type UploadQuota } from './upload/request-body.js';
 
 /**
@@ -154,17 +154,6 @@ export class Files {
       quota,
       room: () => this.#room.of(client()),
     });
-  }
-
-  /** POST that names a file in FastDFS: gives it a key. */
-  register(
-    { headers }: IncomingMessage,
-    fileId: string,
-    { policy, mark }: Pick<Upload, 'policy' | 'mark'>,
-  ): Promise<Receipt> {
-    const context = { ...this.#parts, policy };
-    const register = () => registerFile(headers, fileId, context);
-    return mark ? this.#repeats.finish(mark, register) : register();
   }
 
   /**

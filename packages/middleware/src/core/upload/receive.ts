@@ -1,13 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import type { PutOptions, Receipt, Store } from '@stevedore/client';
-import {
-  DEFAULT_TYPE,
-  essence,
-  fileNameOf,
-  fileType,
-  headerText,
-  mediaType,
-} from '../http/content-headers.js';
+import { essence, fileNameOf, fileType, headerText } from '../http/content-headers.js';
 import { maxFormBytes, type TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 import { checkKey } from '../receipts.js';
@@ -86,7 +79,6 @@ async function takeRaw(
   response: ServerResponse,
   { store, limits, guard, room, quota, policy, once, expiry, group }: Taking,
 ): Promise<Receipt[]> {
-  const put = putterOf(request.headers, store);
   const { maxFileBytes, maxBufferedBytes } = limits;
   const { headers } = request;
   const { name, type } = rawFile(headers, limits);
@@ -116,7 +108,7 @@ async function takeRaw(
     const bytes = size === 0 ? Buffer.alloc(0) : await readWhole(request, size, guard);
     const checking = isChecked && checkBytes(bytes, { declaredType, digests, fail });
     if (checking) await checking;
-    return [await put(bytes, options)];
+    return [await store.put(bytes, options)];
   }
   const body = new RequestBody(request, { limitBytes: maxFileBytes, guard, room: room?.(), quota });
   const content = quota && size === undefined ? body.counted() : body.chunks();
@@ -124,7 +116,7 @@ async function takeRaw(
   const chunks = isChecked
     ? checkedBody(content, { declaredType, digests, fail: failBody })
     : content;
-  return body.use(async () => [await put(chunks, { ...options, signal: body.signal })]);
+  return body.use(async () => [await store.put(chunks, { ...options, signal: body.signal })]);
 }
 
 /** What a raw body becomes. */
@@ -174,31 +166,10 @@ async function takeForm(
   );
 }
 
-/**
- * How a file is stored: `X-Mode: direct` writes it to FastDFS as a file of its own before it is
- * acknowledged. It gets a key like any other.
- */
-function putterOf(headers: IncomingHttpHeaders, store: Store): Store['put'] {
-  const mode = headers['x-mode'];
-  if (mode === undefined || mode === 'staged') return (body, options) => store.put(body, options);
-  if (mode !== 'direct') {
-    throw new ProblemError('bad_request', `X-Mode is staged or direct, not ${mode}.`);
-  }
-  return async (body, { group, expiresAt, ...options } = {}) => {
-    if (!store.register) {
-      throw new ProblemError('invalid_option', 'This store writes no files directly to FastDFS.');
-    }
-    const { key: fileId } = await store.put(body, { ...options, mode });
-    return store.register(fileId, { name: options.name, type: options.type, group, expiresAt });
-  };
-}
-
-/** For uploads that cannot have what these headers ask for. */
+/** For uploads that cannot have what a header asks for. */
 export function demandOrdinary(headers: IncomingHttpHeaders): void {
-  const isDirect = headers['x-mode'] === 'direct';
-  if (!isDirect && headers['x-picture-of'] === undefined) return;
-  const header = isDirect ? 'X-Mode: direct' : 'X-Picture-Of';
-  throw new ProblemError('bad_request', `With ${header}, an upload is a raw body.`);
+  if (headers['x-picture-of'] === undefined) return;
+  throw new ProblemError('bad_request', 'With X-Picture-Of, an upload is a raw body.');
 }
 
 function fail(error: ProblemError): ProblemError {
@@ -243,43 +214,4 @@ function announcedBytes(headers: IncomingHttpHeaders, limitBytes: number): numbe
 function groupOf(headers: IncomingHttpHeaders): string | undefined {
   const value = headers['x-affinity-group'];
   return value === undefined || value === '' ? undefined : headerText(String(value));
-}
-
-/**
- * Gives a file that is in FastDFS already a key, without copying it. Name, type, group and expiry
- * are in the headers of an upload without a body, and the policy holds as for an upload. Rejects as
- * `Store.register` does, and with problems of the headers.
- */
-export async function registerFile(
-  headers: IncomingHttpHeaders,
-  fileId: string,
-  { store, limits, policy }: Required<Pick<UploadContext, 'store' | 'limits' | 'policy'>>,
-): Promise<Receipt> {
-  if (!store.register) {
-    throw new ProblemError('invalid_option', 'This store gives no keys to files of FastDFS.');
-  }
-  if (Number(headers['content-length'] ?? 0) > 0 || headers['transfer-encoding'] !== undefined) {
-    throw new ProblemError('bad_request', 'With id, an upload has no body.');
-  }
-  demandOrdinary(headers);
-  const declared = headers['content-type'];
-  const type = mediaType(declared) ?? (declared === undefined ? DEFAULT_TYPE : undefined);
-  if (type === undefined) {
-    throw new ProblemError('invalid_media_type', 'Content-Type is not a media type.');
-  }
-  const refused = typeProblem(type, policy);
-  if (refused) throw refused;
-  const { maxFileBytes } = policy;
-  if (maxFileBytes !== undefined) {
-    const { size } = await store.stat(fileId);
-    if (size > maxFileBytes) throw tooLarge(maxFileBytes);
-  }
-  const name = fileNameOf(headers, limits);
-  const group = policy.group ?? groupOf(headers);
-  return store.register(fileId, {
-    ...(name === '' ? {} : { name }),
-    group,
-    type,
-    ...expiryOf(headers, policy, Date.now()),
-  });
 }
