@@ -122,7 +122,6 @@ const EXPOSED = [
   'Idempotency-Scope',
   'Location',
   'Retry-After',
-  'Tus-Checksum-Algorithm',
   'Tus-Extension',
   'Tus-Max-Size',
   'Tus-Resumable',

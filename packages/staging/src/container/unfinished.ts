@@ -43,8 +43,6 @@ export interface UnfinishedUpload {
 export interface AppendOptions {
   /** Called before each write. If it throws, the request ends. */
   readonly beforeWrite: () => void;
-  /** Called after the last byte. If it throws, all bytes of the request are truncated. */
-  readonly check?: (() => void) | undefined;
 }
 
 interface Entry {
@@ -158,10 +156,9 @@ export class Unfinished {
     entry: Entry,
     file: DiskFile,
     body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
-    { beforeWrite, check }: AppendOptions,
+    { beforeWrite }: AppendOptions,
   ): Promise<void> {
     const { writeBytes = WRITE_BYTES, syncBytes = SYNC_BYTES } = this.#parts;
-    const start = entry.bytes;
     let chunks: Uint8Array[] = [];
     let gathered = 0;
     const flush = async (): Promise<void> => {
@@ -177,7 +174,7 @@ export class Unfinished {
         throw error;
       }
       entry.bytes += bytes;
-      if (!check && entry.bytes - entry.mark.durableBytes >= syncBytes) {
+      if (entry.bytes - entry.mark.durableBytes >= syncBytes) {
         await this.#makeDurable(name, entry, file);
       }
     };
@@ -195,18 +192,11 @@ export class Unfinished {
         if (gathered >= writeBytes) await flush();
       }
       await flush();
-      check?.();
     } catch (error) {
       if (!this.#entries.has(name)) throw error;
-      if (check) {
-        await file.truncate(start);
-        this.#shares.change(entry.about.owner, 0, start - entry.bytes);
-        entry.bytes = start;
-      } else {
-        // Bytes received earlier are kept. If that fails, the first error is reported.
-        await flush().catch(() => undefined);
-        await this.#makeDurable(name, entry, file);
-      }
+      // Bytes received earlier are kept. If that fails, the first error is reported.
+      await flush().catch(() => undefined);
+      await this.#makeDurable(name, entry, file);
       throw error;
     }
     await this.#makeDurable(name, entry, file);
