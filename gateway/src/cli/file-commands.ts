@@ -92,7 +92,11 @@ export function list(command: Command): void {
       let bytes = 0;
       const files = await print(listed(client, filter), 'files', most, (file) => {
         bytes += Number(file.size);
-        return json ? JSON.stringify(file) : keys ? String(file.key) : line(file, isForPeople);
+        if (json) return JSON.stringify(file);
+        const { key, size, stagedAt, name } = file;
+        if (keys) return String(key);
+        const shown = isForPeople ? formatBytes(Number(size)).padStart(SIZE_CHARS) : size;
+        return `${key}  ${shown}  ${stagedAt}  ${printable(String(name))}`;
       });
       if (isForPeople) await write(`${countOf(files)}, ${formatBytes(bytes)}\n`);
     }),
@@ -170,14 +174,6 @@ function failIfAway(away: readonly unknown[], lack: string): void {
 }
 
 const SIZE_CHARS = 9;
-
-function line(
-  { key, size, stagedAt, name }: Record<string, unknown>,
-  isForPeople: boolean,
-): string {
-  const shown = isForPeople ? formatBytes(Number(size)).padStart(SIZE_CHARS) : size;
-  return `${key}  ${shown}  ${stagedAt}  ${printable(String(name))}`;
-}
 
 /** A terminal or pipe that accepts nothing more holds the listing up. */
 async function write(text: string): Promise<void> {

@@ -12,16 +12,6 @@ import { type clientOptions, readConfigFile } from './options.js';
  * gateway notes that directory for its user by its port.
  */
 
-/**
- * A file of this user's state, by the XDG Base Directory Specification. Undefined for a user without
- * a home directory, as in a container.
- */
-function statePath(name: string): string | undefined {
-  const configured = process.env.XDG_STATE_HOME ?? '';
-  const state = isAbsolute(configured) ? configured : join(home() ?? '', '.local', 'state');
-  return isAbsolute(state) ? join(state, 'stevedore', name) : undefined;
-}
-
 /** Node throws if neither HOME nor the system names one. */
 function home(): string | undefined {
   try {
@@ -31,8 +21,15 @@ function home(): string | undefined {
   }
 }
 
+/**
+ * In this user's state, by the XDG Base Directory Specification. Undefined for a user without a home
+ * directory, as in a container.
+ */
 function notePath(url: string): string | undefined {
-  return statePath(`gateway-${new URL(url).port}`);
+  const configured = process.env.XDG_STATE_HOME ?? '';
+  const state = isAbsolute(configured) ? configured : join(home() ?? '', '.local', 'state');
+  if (!isAbsolute(state)) return undefined;
+  return join(state, 'stevedore', `gateway-${new URL(url).port}`);
 }
 
 /** A comfort: without the note, commands look in the configured directory. Never fails. */

@@ -13,10 +13,10 @@ import { checkGatewayOptions, type GatewayOptions, openOptions } from '../option
 import { HEAP_GROWTH } from '../program.js';
 import { feedOf } from '../start.js';
 import { away, Calls, errorOf } from './calls.js';
-import { type TakeCalls, takesOf } from './handed-trunks.js';
-import type { PrimaryCalls, WorkerCalls } from './messages.js';
+import { takesOf } from './handed-trunks.js';
+import type { WorkerCalls } from './messages.js';
 import { assignDirectories, shareOf } from './plan.js';
-import { Shared, type SharedCalls } from './shared.js';
+import { Shared } from './shared.js';
 import { answersOf, type MapCalls } from './shared-map.js';
 import { type ProcessFigures, sumStats, Totals } from './totals.js';
 
@@ -233,7 +233,14 @@ class Primary {
         ...answers,
         ...this.#inMap,
         ...takesOf(this.#parts.take, () => calls),
-        ...this.#answersTo(),
+        delete: (number, key) => this.#ownerOf(number).ask('delete', number, key),
+        flush: (timeoutMs) => this.#flush(timeoutMs),
+        metrics: () => this.#metrics(),
+        console: () => this.#feed.state(),
+        history: (span) => this.#feed.history(span),
+        trunk: (event) => void this.#parts.events.emit('trunk', event),
+        refused: (error) => void this.#parts.events.emit('refused', errorOf(error)),
+        trouble: (error) => void this.#parts.events.emit('error', errorOf(error)),
         loaded: () => loaded.happen(),
         opened: async () => {
           opened.happen();
@@ -338,22 +345,6 @@ class Primary {
     const timer = setTimeout(() => process.process.kill('SIGKILL'), FIRST_PAUSE_MS * 5);
     await exited;
     clearTimeout(timer);
-  }
-
-  #answersTo(): Omit<
-    PrimaryCalls,
-    keyof SharedCalls | keyof MapCalls | keyof TakeCalls | 'loaded' | 'opened'
-  > {
-    return {
-      delete: (number, key) => this.#ownerOf(number).ask('delete', number, key),
-      flush: (timeoutMs) => this.#flush(timeoutMs),
-      metrics: () => this.#metrics(),
-      console: () => this.#feed.state(),
-      history: (span) => this.#feed.history(span),
-      trunk: (event) => void this.#parts.events.emit('trunk', event),
-      refused: (error) => void this.#parts.events.emit('refused', errorOf(error)),
-      trouble: (error) => void this.#parts.events.emit('error', errorOf(error)),
-    };
   }
 
   #ownerOf(number: number): Calls<WorkerCalls> {

@@ -2,7 +2,6 @@ import {
   type Storage as Daemon,
   type StorageOptions as DaemonOptions,
   hasRecords,
-  type StorageSettings,
   startStorage as startDaemon,
 } from '@stevedore/storage';
 import type { MigrationStatus, Tiering, TierOptions } from '@stevedore/tiering';
@@ -36,20 +35,13 @@ export async function startStorage({
   let tiering: Tiering | undefined;
   const storage = await startDaemon(options, async (settings) => {
     await beforeOpen?.(settings.storePaths);
-    tiering = await openTiering(settings, tiers);
+    const { disk, storePaths } = settings;
+    const have = await Promise.all(storePaths.map((path) => hasRecords(disk, path)));
+    // Undefined if the tiers are off and no earlier run left records.
+    if (!tiers.enabled && !have.includes(true)) return undefined;
+    const { Tiering } = await import('@stevedore/tiering');
+    tiering = await Tiering.open(settings, tiers);
     return tiering;
   });
   return { ...storage, migrationStatus: () => tiering?.status() };
-}
-
-/** Undefined if the tiers are off and no earlier run left records. */
-async function openTiering(
-  settings: StorageSettings,
-  tiers: TierOptions,
-): Promise<Tiering | undefined> {
-  const { disk, storePaths } = settings;
-  const have = await Promise.all(storePaths.map((path) => hasRecords(disk, path)));
-  if (!tiers.enabled && !have.includes(true)) return undefined;
-  const { Tiering } = await import('@stevedore/tiering');
-  return Tiering.open(settings, tiers);
 }

@@ -131,10 +131,15 @@ export class Reader implements Reading<Place> {
           return place.row.local.at === 'container'
             ? part(await this.#smallLocal(place, signal, isOwn), range)
             : await this.#large.readLocal(place, range, signal);
-        case 'remote':
-          return place.size > this.#options.smallFileLimit
-            ? await this.#largeRemote(place, range, signal, isOwn)
-            : part(await this.#smallRemote(place, signal, isOwn), range);
+        case 'remote': {
+          if (place.size <= this.#options.smallFileLimit) {
+            return part(await this.#smallRemote(place, signal, isOwn), range);
+          }
+          const content = await this.#large.readRemote(place, range, signal);
+          if (!place.now) return content;
+          const chunks = this.#following(content, place, range, signal, isOwn);
+          return Readable.from(chunks, { objectMode: false });
+        }
         case 'peer':
           return await this.#readPeer(place, range, signal, isOwn);
       }
@@ -276,18 +281,6 @@ export class Reader implements Reading<Place> {
     return range
       ? this.#large.readPeer(file, gateway, range, signal)
       : gateway.read(file, undefined, signal);
-  }
-
-  async #largeRemote(
-    place: RemotePlace,
-    range: ByteRange | undefined,
-    signal: Signal,
-    isOwn: boolean,
-  ): Promise<Readable> {
-    const content = await this.#large.readRemote(place, range, signal);
-    if (!place.now) return content;
-    const chunks = this.#following(content, place, range, signal, isOwn);
-    return Readable.from(chunks, { objectMode: false });
   }
 
   /** If a large file is moved while it is read, continues at its new place. */

@@ -34,7 +34,16 @@ export async function adopt(
   // A deletion is kept for the trunks that have its file, so no segment is removed until these
   // trunks are recorded.
   await alone(async () => {
-    for await (const keys of adopted.deleted) await noteDeleted(state, deletions, keys);
+    for await (const keys of adopted.deleted) {
+      const unknown: Buffer[] = [];
+      for (const key of keys) {
+        if (fileMap.find(key)) await deletions.delete(key);
+        else if (!fileMap.isDeleted(key)) unknown.push(key);
+      }
+      if (unknown.length > 0) {
+        await container.append(unknown.map((key) => deletionRecord(key, now())));
+      }
+    }
     for (let at = 0; at < trunks.length; at += TRUNKS_AT_ONCE) {
       const some = trunks.slice(at, at + TRUNKS_AT_ONCE);
       const stored = some.map((trunk) => ({
@@ -51,17 +60,4 @@ export async function adopt(
     return row?.state === 'stored' ? [row] : [];
   });
   rebuild.add(await settleKnown(fileMap, rows));
-}
-
-async function noteDeleted(
-  { fileMap, container, now }: State,
-  deletions: Deletions,
-  keys: readonly Buffer[],
-): Promise<void> {
-  const unknown: Buffer[] = [];
-  for (const key of keys) {
-    if (fileMap.find(key)) await deletions.delete(key);
-    else if (!fileMap.isDeleted(key)) unknown.push(key);
-  }
-  if (unknown.length > 0) await container.append(unknown.map((key) => deletionRecord(key, now())));
 }

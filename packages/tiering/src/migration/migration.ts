@@ -220,12 +220,25 @@ export class Migration {
    * files. A file on the same disk would relieve nothing.
    */
   async #relieve(accessed: AccessedFiles, decision: IntervalDecision): Promise<void> {
-    const { selection } = decision;
+    const { selection, loadToMoveBytes, forecast } = decision;
     if (selection.files.length === 0 || this.#isRecalling) return;
     const room = await this.#parts.findRoom(selection.totalLoadBytes);
     const split = splitByRoom(selection.files, room?.roomBytes ?? 0);
     const plan = (files: readonly AccessedFile[], to: MoveTarget): void => {
-      for (const file of files) this.#planForLoad(accessed, decision, file, to);
+      for (const file of files) {
+        const row = accessed.find(file.id);
+        if (!row) throw new TypeError(`${file.id} was not accessed`);
+        const { tier, name } = row;
+        const numbers = {
+          loadBytes: file.loadBytes,
+          profit: migrationProfit(file),
+          loadToMoveBytes,
+          forecastMetadataBytes: forecast.metadataBytes,
+          forecastSmallFileBytes: forecast.smallFileBytes,
+          capacityBytes: this.#capacityBytes,
+        };
+        this.#plans.add({ tier, name, to, reason: 'load', size: file.sizeBytes, numbers });
+      }
     };
     if (room) plan(split.toTarget, { group: room.group });
     if (this.#target !== 'file') plan(split.rest, this.#target);
@@ -254,26 +267,6 @@ export class Migration {
         this.#plans.add({ tier, name, to: 'home', reason: 'recall', size, numbers: {} });
       }
     }
-  }
-
-  #planForLoad(
-    accessed: AccessedFiles,
-    { loadToMoveBytes, forecast }: IntervalDecision,
-    file: AccessedFile,
-    to: MoveTarget,
-  ): void {
-    const row = accessed.find(file.id);
-    if (!row) throw new TypeError(`${file.id} was not accessed`);
-    const { tier, name } = row;
-    const numbers = {
-      loadBytes: file.loadBytes,
-      profit: migrationProfit(file),
-      loadToMoveBytes,
-      forecastMetadataBytes: forecast.metadataBytes,
-      forecastSmallFileBytes: forecast.smallFileBytes,
-      capacityBytes: this.#capacityBytes,
-    };
-    this.#plans.add({ tier, name, to, reason: 'load', size: file.sizeBytes, numbers });
   }
 
   #allow(bytes: number | undefined): void {

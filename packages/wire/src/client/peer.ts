@@ -133,7 +133,15 @@ export class Peer {
     read: (position: number) => Promise<Buffer>,
   ): Promise<Answer> {
     const bytes = command.payloadBytes(request);
-    const body = new BodySource(() => chunksOf(bytes, read), bytes, true);
+    const chunks = async function* (): AsyncGenerator<Buffer> {
+      for (let at = 0; at < bytes; ) {
+        const chunk = await read(at);
+        if (chunk.length === 0) throw new TypeError('a request without all of its bytes');
+        at += chunk.length;
+        yield chunk;
+      }
+    };
+    const body = new BodySource(chunks, bytes, true);
     return this.#caller.callWithPayload(this.#options.address, command, request, body, REQUEST);
   }
 
@@ -164,18 +172,6 @@ export class Peer {
     await hello?.((command, request, flags = 0) =>
       this.#caller.askOver(connection, command, request, REQUEST, { flags }),
     );
-  }
-}
-
-async function* chunksOf(
-  bytes: number,
-  read: (position: number) => Promise<Buffer>,
-): AsyncGenerator<Buffer> {
-  for (let at = 0; at < bytes; ) {
-    const chunk = await read(at);
-    if (chunk.length === 0) throw new TypeError('a request without all of its bytes');
-    at += chunk.length;
-    yield chunk;
   }
 }
 

@@ -159,7 +159,14 @@ export class ResumableUploads {
     { path, filesPath, id, onStored }: ResumableRequest,
   ): Promise<Answer> {
     const upload = id === undefined ? undefined : this.#uploads.find(id);
-    const body = this.#bodyOf(request, response, method);
+    const length = request.headers['content-length'];
+    const hasBody = request.headers['transfer-encoding'] !== undefined || Number(length ?? 0) > 0;
+    let body: RequestBody | undefined;
+    if (hasBody && (method === 'PATCH' || method === 'POST')) {
+      const { limits, guard } = this.#options;
+      sendContinueIfExpected(request, response);
+      body = new RequestBody(request, { limitBytes: limits.maxFileBytes, guard });
+    }
     let answer: Response;
     try {
       answer = await this.#server.handleWeb(asWebRequest(request, method, id, body));
@@ -182,21 +189,6 @@ export class ResumableUploads {
       headers['content-location'] = `${filesPath}/${key}`;
     }
     return { status: answer.status, headers };
-  }
-
-  /** Undefined if the method has no body, or the body is empty. */
-  #bodyOf(
-    request: IncomingMessage,
-    response: ServerResponse,
-    method: string,
-  ): RequestBody | undefined {
-    const { headers } = request;
-    const hasBody =
-      headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
-    if (!hasBody || (method !== 'PATCH' && method !== 'POST')) return undefined;
-    const { limits, guard } = this.#options;
-    sendContinueIfExpected(request, response);
-    return new RequestBody(request, { limitBytes: limits.maxFileBytes, guard });
   }
 
   /** Creates an upload. Resolves with its id. */
