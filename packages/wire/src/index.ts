@@ -17,7 +17,6 @@ export {
   type FailedExchange,
   type RequestMessage,
 } from './client/caller.js';
-export type { Connection } from './client/connection.js';
 export { keepSession, Peer, type PeerAccess, type PeerOptions } from './client/peer.js';
 export { MAX_TIMER_MS, type PoolStats } from './client/pool.js';
 export { type Call, ReceivedReply } from './client/reply.js';
