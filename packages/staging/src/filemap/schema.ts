@@ -326,6 +326,10 @@ function fileRow(columns: FileColumns): FileRow {
 export const WRITER_STEPS = {
   addFile: `INSERT OR IGNORE INTO files (${FACTS}, segment, position, spooled)
       VALUES (${FACT_VALUES}, $segment, $position, $spooled)`,
+  /** As `addFile`, of a file without the rest: most are, and what is bound costs as much as the row. */
+  addPlain: `INSERT OR IGNORE INTO files
+      (key, name, type, size, crc32, stagedAt, segment, position, spooled)
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   adoptFile: `INSERT OR IGNORE INTO files (${FACTS}, segment, position, spooled, was)
       VALUES (${FACT_VALUES}, 0, 0, $spooled, $was)`,
   claimFile: 'UPDATE files SET trunk = ?, trunkOffset = ?, was = ? WHERE key = ?',
