@@ -2,7 +2,6 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 as zlibCrc32 } from 'node:zlib';
 import {
-  encodeDirectoryEntry,
   encodeEnd,
   endBytes,
   groupOfComment,
@@ -18,7 +17,7 @@ import {
 } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { Random } from '../../support/random.js';
-import { localHeaderOf } from '../../support/storage/trunks.js';
+import { directoryEntryOf, localHeaderOf } from '../../support/storage/trunks.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 interface File extends TrunkMember {
@@ -69,7 +68,7 @@ function buildTrunk(files: readonly File[], comment: string): { trunk: Buffer; o
     at += bytes.length;
   };
   for (const each of files) {
-    directory.push(encodeDirectoryEntry(each, at));
+    directory.push(directoryEntryOf(each, at));
     add(localHeaderOf(each));
     offsets.push(at);
     add(each.content);
