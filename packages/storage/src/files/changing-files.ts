@@ -14,7 +14,7 @@ import type { FileParts } from './store-paths.js';
  * somebody reads the file, anything else is applied to a copy that then takes the file's
  * name, so that each reader gets the file as it was when it opened it. A change is in the
  * journal before it is applied and durable before it is answered: after a crash it is
- * applied completely or not at all. An addition's bytes are in the file alone.
+ * applied completely or not at all. The bytes of an append are in the file alone.
  */
 
 /** What a change does: write the piece at `offset`, then set the file's size to `size`. */
