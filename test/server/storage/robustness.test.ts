@@ -14,6 +14,7 @@ import {
   uploadFile,
 } from '@stevedore/protocol';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { fakeClock } from '../../support/fake-clock.js';
 import {
   filesIn,
   RawClient,
@@ -73,10 +74,13 @@ describe('a daemon', () => {
   });
 
   it.each(daemons)('that is a $role keeps a connection idle between requests', async (each) => {
-    const daemon = await each.start({ requestTimeoutMs: 40 });
+    fakeClock();
+    const daemon = await each.start({ requestTimeoutMs: 5_000 });
     const kept = await daemon.connect();
     expect(await kept.isOpen()).toBe(true);
     const silent = await daemon.connect();
+    await turns();
+    await vi.advanceTimersByTimeAsync(5_001);
     await silent.ended();
     expect(await kept.isOpen()).toBe(true);
   });

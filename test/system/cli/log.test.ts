@@ -122,5 +122,7 @@ test.skipIf(needsMount.missing)('a storage whose disk is full says so once', asy
   const refused = async (): Promise<boolean> => (await put()) instanceof Error;
   await expect.poll(refused, { timeout: 20_000 }).toBe(true);
   for (let count = 0; count < 5; count++) expect(await refused()).toBe(true);
-  expect(storage.stderr.match(/the disk is full/g)).toHaveLength(1);
+  storage.process.kill('SIGTERM');
+  const { stderr } = await storage.result();
+  expect(stderr.match(/the disk is full/g)).toHaveLength(1);
 });

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { buffer } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
-import { reset, stall } from '../../support/cluster/index.js';
+import { reset, silence } from '../../support/cluster/index.js';
 import { Chunks, clientOf, failure, goodServer, until } from '../../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../../support/good-server.js';
 
@@ -173,7 +173,7 @@ describe('a connection that died in the pool', () => {
 describe('waiting for a connection', () => {
   it('is refused beyond the limit of the queue', async () => {
     const server = await goodServer();
-    server.answers.set(111, stall.answer);
+    server.answers.set(111, silence);
     const client = clientOf(server.address, {
       maxConnectionsPerAddress: 1,
       maxQueuedPerAddress: 2,
@@ -189,7 +189,7 @@ describe('waiting for a connection', () => {
 
   it('ends after leaseTimeoutMs', async () => {
     const server = await goodServer();
-    server.answers.set(111, stall.answer);
+    server.answers.set(111, silence);
     const client = clientOf(server.address, { maxConnectionsPerAddress: 1, leaseTimeoutMs: 30 });
     const first = failure(client.ping());
     expect((await failure(client.ping())).code).toBe('pool_exhausted');
@@ -233,7 +233,7 @@ describe('closing', () => {
   it('ends calls in flight and refuses new ones', async () => {
     const server = await goodServer();
     server.content = Buffer.alloc(32 * 1024 * 1024);
-    server.answers.set(22, stall.answer);
+    server.answers.set(22, silence);
     const client = clientOf(server.address);
     await client.ping();
     const { stream } = await client.download(HELLO_ID);
