@@ -226,7 +226,7 @@ describe('a storage of a group', () => {
   });
 
   it('outlives what a broken member may send', async () => {
-    const group = await groupOf(2, { requestTimeoutMs: 300 });
+    const group = await groupOf(2, { requestTimeoutMs: 2000 });
     const [a, b] = group.members;
     const file = await (await a!.connect()).upload(CONTENT);
     await b!.stop();
