@@ -364,6 +364,7 @@ describe.each(stores)('$name', async ({ opened }) => {
     }
     expect(stalled.destroyed).toBe(true);
     await until(() => isCancelled);
+    await expectNothing(behind);
   });
 
   test('leaves the connection of a refused request for the answer', async () => {

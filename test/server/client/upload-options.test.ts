@@ -1,12 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import { isStoreError } from '@stevedore/client';
 import { describe, expect, test } from 'vitest';
 import { until } from '../../support/staging.js';
 import { stores } from '../../support/store.js';
 import { ofSuite } from '../../support/temporary.js';
 
 describe.each(stores)('$name', async ({ opened }) => {
-  const { store, behind } = await opened({}, ofSuite);
+  const { store } = await opened({}, ofSuite);
 
   describe('a file with an end', () => {
     test('says when, and is gone from then on, before it is deleted', async () => {
@@ -28,19 +27,6 @@ describe.each(stores)('$name', async ({ opened }) => {
     test('is not taken for one without, where its name is mistyped', async () => {
       const options = { expires: new Date() } as object;
       await expect(store.put('a', options)).rejects.toThrow('put has no option "expires"');
-    });
-
-    test('is gone by its slice id too', async () => {
-      const receipt = await store.put('slice', { expiresAt: new Date(Date.now() + 400) });
-      await behind.flush();
-      const id = await store.settled(receipt.key).catch(() => undefined);
-      if (id === undefined) return;
-      await until(() =>
-        store.get(id).then(
-          () => false,
-          (error) => isStoreError(error, 'not_found'),
-        ),
-      );
     });
   });
 

@@ -178,11 +178,6 @@ describe('a FastDFS id', () => {
 });
 
 describe('health', () => {
-  test('is live while the process answers', async () => {
-    const { url } = await running();
-    expect((await fetch(`${url}/health/live`)).status).toBe(200);
-  });
-
   test('is ready as the store says', async () => {
     const { store, url } = await running();
     const ready = await fetch(`${url}/health/ready`);

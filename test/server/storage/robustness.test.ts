@@ -316,23 +316,6 @@ describe('a storage', () => {
     expect([await read(first), await read(third)]).toEqual(['one', 'three']);
   });
 
-  it('stores an upload that comes byte by byte', async () => {
-    const storage = await storageOf();
-    const client = await storage.connect();
-    const text = 'byte by byte';
-    const bytes = Buffer.concat([
-      encodeRequestHead(uploadFile, { storePathIndex: 0, size: text.length, extension: '' }),
-      Buffer.from(text),
-    ]);
-    for (const byte of bytes) {
-      client.send(Buffer.from([byte]));
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-    const file = uploadFile.reply.decode((await client.reply())!.body);
-    const { answer } = await client.ask(downloadFile, { ...file, offset: 0, length: 0 });
-    expect(answer!.toString()).toBe(text);
-  });
-
   it('finishes an upload under way when it closes', async () => {
     const storage = await storageOf();
     const client = await storage.connect();

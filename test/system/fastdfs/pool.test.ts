@@ -187,17 +187,6 @@ describe('waiting for a connection', () => {
     for (const call of waiting) expect((await call).code).toBe('closed');
   });
 
-  it('ends after leaseTimeoutMs', async () => {
-    const server = await goodServer();
-    server.answers.set(111, silence);
-    const client = clientOf(server.address, { maxConnectionsPerAddress: 1, leaseTimeoutMs: 30 });
-    const first = failure(client.ping());
-    expect((await failure(client.ping())).code).toBe('pool_exhausted');
-    expect(client.stats()).toMatchObject({ leased: 1, queued: 0 });
-    await client.close();
-    expect((await first).code).toBe('closed');
-  });
-
   it('is served in order', async () => {
     const server = await goodServer();
     const client = clientOf(server.address, { maxConnectionsPerAddress: 1 });
