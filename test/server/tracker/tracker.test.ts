@@ -126,8 +126,8 @@ describe('a tracker', () => {
   it('sends an upload to the group that the rule says', async () => {
     const groupsOf = async (options: TrackerOptions): Promise<string[]> => {
       const tracker = await trackerOf(options);
-      await member(tracker, { group: 'groupA', port: 23_001, storePathCount: 2 });
-      const client = await member(tracker, { group: 'groupB', port: 23_002 }, 90_000);
+      await member(tracker, { group: 'groupA', port: 23_001, storePathCount: 2 }, 5_000);
+      const client = await member(tracker, { group: 'groupB', port: 23_002 });
       const groups: string[] = [];
       for (let turn = 0; turn < 4; turn++) {
         const { status, answer } = await client.ask(queryStore, undefined);
