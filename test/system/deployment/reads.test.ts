@@ -133,7 +133,7 @@ it('a file that is staged at one gateway is the same at the other one', async ()
 });
 
 it('while its gateway is away a staged file is 503, a merged one is read, and only what is nowhere is 404', async () => {
-  const { first, second } = await deployedPair();
+  const { first, second } = await deployedPair({ stagedCopies: 1 });
   const content = randomBytes(3000);
   // The tracker and the storage stay: the second gateway has them.
   const merged = await upload(second, content);
@@ -249,7 +249,7 @@ it('gateways say who does not reach whom, in both directions, and are ready neve
 });
 
 it('a row of the map with a URL that is none concerns nothing but the files staged there', async () => {
-  const { first, second, map, trackers } = await deployedPair();
+  const { first, second, map, trackers } = await deployedPair({ stagedCopies: 1 });
   const key = await upload(first, randomBytes(1000));
   const lost = await upload(second, randomBytes(1000));
   const { origin } = second.store.deployment!;

@@ -273,6 +273,11 @@ export class Deployment {
     }
   }
 
+  /** As `gateways`, or as listed a moment ago. */
+  async gatewaysLately(): Promise<readonly Gateway[]> {
+    return this.#gateways.isFresh ? this.#gateways.list : this.gateways();
+  }
+
   /** The servers of the deployment, as last listed while the map is down. Rejects with MapError. */
   async gateways(): Promise<readonly Gateway[]> {
     try {
@@ -320,6 +325,11 @@ export class Deployment {
   /** Records who holds the copies of this server's staged files. Rejects with MapError. */
   recordHolder(holder: number): Promise<void> {
     return this.#gateways.recordHolder(holder);
+  }
+
+  /** False if no server has had copies of the files staged here. */
+  get hasHadCopies(): boolean {
+    return this.#gateways.hasHolder;
   }
 
   /** URL of the server that has the key's file; undefined if that is this one or has no URL. */
