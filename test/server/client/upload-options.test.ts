@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { until } from '../../support/staging.js';
+import { HOUR_MS, movableTime } from '../../support/fake-clock.js';
 import { stores } from '../../support/store.js';
 import { ofSuite } from '../../support/temporary.js';
 
@@ -9,12 +9,13 @@ describe.each(stores)('$name', async ({ opened }) => {
 
   describe('a file with an end', () => {
     test('says when, and is gone from then on, before it is deleted', async () => {
-      const expiresAt = new Date(Date.now() + 3_600_000);
+      const later = movableTime();
+      const expiresAt = new Date(Date.now() + 2 * HOUR_MS);
       const living = await store.put('a', { expiresAt });
       expect(living.expiresAt).toEqual(expiresAt);
       expect((await store.stat(living.key)).expiresAt).toEqual(expiresAt);
-      const over = await store.put('b', { expiresAt: new Date(Date.now() + 300) });
-      await until(() => Date.now() > Number(over.expiresAt));
+      const over = await store.put('b', { expiresAt: new Date(Date.now() + HOUR_MS) });
+      later(HOUR_MS);
       for (const call of [store.get(over.key), store.stat(over.key), store.delete(over.key)]) {
         await expect(call).rejects.toMatchObject({ code: 'not_found' });
       }
