@@ -1,10 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { rmSync } from 'node:fs';
-import { join } from 'node:path';
 import { formatFileId, parseFileId, parseSliceId } from '@stevedore/protocol';
 import { expect, test } from 'vitest';
 import { HOUR_MS, movableTime } from '../../support/fake-clock.js';
-import { until } from '../../support/staging.js';
+import { forgetFileMap, until } from '../../support/staging.js';
 import { openStore } from '../../support/store.js';
 import { temporaryFolder } from '../../support/temporary.js';
 import { clusterSetup } from '../../support/test-cluster.js';
@@ -39,9 +37,7 @@ test('a file gets a key without being copied, once, and keeps it when the FileMa
   expect(store.stats().containerBytes).toBeLessThan(1_000);
   await store.close();
 
-  for (const suffix of ['', '-wal', '-shm']) {
-    rmSync(join(directory, `filemap.sqlite${suffix}`), { force: true });
-  }
+  forgetFileMap(directory);
   const again = await openStore();
   expect(await again.store.stat(first.key)).toMatchObject({ ...about, fileId });
   expect(await (await again.store.get(first.key)).bytes()).toEqual(bytes);
