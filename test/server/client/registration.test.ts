@@ -1,9 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { rmSync } from 'node:fs';
-import { join } from 'node:path';
 import { formatFileId, parseFileId, parseSliceId } from '@stevedore/protocol';
 import { expect, test } from 'vitest';
-import { until } from '../../support/staging.js';
+import { HOUR_MS, movableTime } from '../../support/fake-clock.js';
+import { forgetFileMap, until } from '../../support/staging.js';
 import { openStore } from '../../support/store.js';
 import { temporaryFolder } from '../../support/temporary.js';
 import { clusterSetup } from '../../support/test-cluster.js';
@@ -38,9 +37,7 @@ test('a file gets a key without being copied, once, and keeps it when the FileMa
   expect(store.stats().containerBytes).toBeLessThan(1_000);
   await store.close();
 
-  for (const suffix of ['', '-wal', '-shm']) {
-    rmSync(join(directory, `filemap.sqlite${suffix}`), { force: true });
-  }
+  forgetFileMap(directory);
   const again = await openStore();
   expect(await again.store.stat(first.key)).toMatchObject({ ...about, fileId });
   expect(await (await again.store.get(first.key)).bytes()).toEqual(bytes);
@@ -78,15 +75,18 @@ test('what can change, is a part of a store, or does not exist gets no key', asy
 });
 
 test('a registered file expires, and is deleted in FastDFS', async () => {
+  const later = movableTime();
   const { client, openStore } = await setUp();
   const { store, register } = await openStore();
   const fileId = await client.upload(randomBytes(100), { extension: 'jpg' });
-  const { key, name } = await register(fileId, { expiresAt: new Date(Date.now() + 1_000) });
+  const { key, name } = await register(fileId, { expiresAt: new Date(Date.now() + HOUR_MS) });
   expect(name).toBe(fileId.slice(fileId.lastIndexOf('/') + 1));
+  later(HOUR_MS);
+  await expect(store.stat(key)).rejects.toMatchObject({ code: 'not_found' });
   await until(() =>
-    store.stat(key).then(
+    client.info(fileId).then(
       () => false,
-      () => true,
+      ({ code }) => code === 'not_found',
     ),
   );
 });

@@ -89,7 +89,12 @@ export class Deployment {
   readonly #known: MapCache;
   readonly #publisher: Publisher;
   readonly #adoptions: Adoptions;
-  readonly #announcing: Gathered<Buffer, void>;
+  /** Tells the map of deletions that were made here. */
+  readonly #announcing = new Gathered<Buffer, void>(async (keys) => {
+    const removals = keys.map((key) => ({ key }));
+    await this.#parts.map.remove(removals, true);
+    return [];
+  }, ANNOUNCEMENTS);
   readonly #gateways: Gateways;
   readonly #removals: RemovalPoll;
   readonly #ownRemovals: OwnRemovals;
@@ -116,39 +121,24 @@ export class Deployment {
     this.#parts = parts;
     this.#gateways = new Gateways(parts);
     const { map, outbox, adoption, report } = parts;
-    const find = (keys: readonly Buffer[]) => this.#asked(() => map.find(keys));
-    this.#known = new MapCache({ find });
+    this.#known = new MapCache({ find: (keys) => this.#asked(() => map.find(keys)) });
     this.#publisher = new Publisher(map, outbox);
     this.#ownRemovals = new OwnRemovals({
       map,
       origins: () => [this.origin, ...this.#gateways.adopted],
       deleteHere: parts.deleteHere,
-      onHeard: (key) => {
-        if (!this.isKnownRemoved(key)) this.noteRemoved(key);
-      },
+      onHeard: (key) => void (this.isKnownRemoved(key) || this.noteRemoved(key)),
       onFailure: (error) => this.#fail(error),
     });
     this.#removals = new RemovalPoll({
-      after: (removal, limit) => map.removalsAfter(removal, limit),
+      map,
       now: () => this.#mapTime(),
       onRemoved: (key) => {
         if (!this.isKnownRemoved(key)) this.#ownRemovals.noteRemoved(key);
         this.noteRemoved(key);
       },
     });
-    map.listen((topic) => {
-      if (topic === 'removals') this.#lookAt = 0;
-      else if (topic === 'gateways') this.#listAt = 0;
-      else return;
-      this.#hasten();
-    });
-    this.#announcing = new Gathered(async (keys) => {
-      await map.remove(
-        keys.map((key) => ({ key })),
-        true,
-      );
-      return [];
-    }, ANNOUNCEMENTS);
+    map.listen((topic) => this.#hasten(topic));
     this.#adoptions = new Adoptions({
       ...{ ...adoption, map, origin: this.origin, report },
       onDone: (origin) => {
@@ -273,6 +263,11 @@ export class Deployment {
     }
   }
 
+  /** As `gateways`, or as listed a moment ago. */
+  async gatewaysLately(): Promise<readonly Gateway[]> {
+    return this.#gateways.isFresh ? this.#gateways.list : this.gateways();
+  }
+
   /** The servers of the deployment, as last listed while the map is down. Rejects with MapError. */
   async gateways(): Promise<readonly Gateway[]> {
     try {
@@ -320,6 +315,11 @@ export class Deployment {
   /** Records who holds the copies of this server's staged files. Rejects with MapError. */
   recordHolder(holder: number): Promise<void> {
     return this.#gateways.recordHolder(holder);
+  }
+
+  /** False if no server has had copies of the files staged here. */
+  get hasHadCopies(): boolean {
+    return this.#gateways.hasHolder;
   }
 
   /** URL of the server that has the key's file; undefined if that is this one or has no URL. */
@@ -383,7 +383,10 @@ export class Deployment {
   }
 
   /** The map has told of a change. During a round, the next one begins at once. */
-  #hasten(): void {
+  #hasten(topic: string): void {
+    if (topic === 'removals') this.#lookAt = 0;
+    else if (topic === 'gateways') this.#listAt = 0;
+    else return;
     if (!this.#timer || this.#isAway) return;
     clearTimeout(this.#timer);
     const sinceMs = performance.now() - this.#roundEndedAt;
