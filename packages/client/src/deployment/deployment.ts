@@ -89,7 +89,6 @@ export class Deployment {
   readonly #known: MapCache;
   readonly #publisher: Publisher;
   readonly #adoptions: Adoptions;
-  /** Tells the map of deletions that were made here. */
   readonly #announcing = new Gathered<Buffer, void>(async (keys) => {
     const removals = keys.map((key) => ({ key }));
     await this.#parts.map.remove(removals, true);
@@ -330,8 +329,8 @@ export class Deployment {
   }
 
   stats(): DeploymentStats {
-    const { isMapAvailable } = this;
-    return { pending: this.#publisher.pending, isMapAvailable, silent: this.#gateways.silent() };
+    const { pending } = this.#publisher;
+    return { pending, isMapAvailable: !this.#isAway, silent: this.#gateways.silent() };
   }
 
   /** Publishes part of the backlog if the map answers, then closes. */
@@ -412,8 +411,7 @@ export class Deployment {
       if (!this.#gateways.hasJoined && error instanceof MapError && !error.retryable) {
         this.#refuse(error);
       }
-      if (this.#isRefused) return;
-      this.#next(this.#pause.next());
+      if (!this.#isRefused) this.#next(this.#pause.next());
       return;
     }
     this.#isAway = false;
