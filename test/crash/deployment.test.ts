@@ -22,8 +22,8 @@ const RUN_MS = 120_000 * CRASH_SHARE;
 const LEAST = RUN_MS / 60_000;
 /** Of all troubles, those of a link between two processes. */
 const LINK_SHARE = 0.4;
-const SETTLE_MS = 90_000;
-const UNIQUE_MS = 120_000;
+const SETTLE_MS = 180_000;
+const UNIQUE_MS = 240_000;
 const LIMITS = ['--trunk-size', '1MiB', '--small-file-limit', '128KiB', '--merge-max-age', '300ms'];
 
 async function deployment() {
@@ -68,7 +68,7 @@ async function deployment() {
 
 describe.skipIf(needsPostgres.missing)('a deployment under kills', () => {
   test('loses, alters and denies no acknowledged file, and brings no deleted one back', {
-    timeout: RUN_MS + SETTLE_MS + UNIQUE_MS + 120_000,
+    timeout: RUN_MS + SETTLE_MS + UNIQUE_MS + 300_000,
   }, async () => {
     const random = new Random(SEED);
     const { database, daemons, links, urls, storePaths } = await deployment();
@@ -78,8 +78,16 @@ describe.skipIf(needsPostgres.missing)('a deployment under kills', () => {
     });
     load.begin();
     const troubles: string[] = [];
+    const { counts, findings } = load;
+    const isEnough = (): boolean =>
+      counts.uploads > 100 * LEAST &&
+      counts.reads > 100 * LEAST &&
+      counts.deletions > 10 * LEAST &&
+      troubles.length > 8 * LEAST &&
+      storedTimes(storePaths[0]!).size > 20 * LEAST;
     const end = performance.now() + RUN_MS;
-    while (performance.now() < end) {
+    // On a busy machine the same takes longer.
+    while (performance.now() < end || !isEnough()) {
       await sleep(1000 + random.below(1500));
       if (random.next() < LINK_SHARE) {
         const [name, link] = random.pick([...links]);
@@ -98,7 +106,6 @@ describe.skipIf(needsPostgres.missing)('a deployment under kills', () => {
 
     // With everything back, each file is at both gateways, and what was deleted is at none.
     await load.compare(urls, SETTLE_MS);
-    const { counts, findings } = load;
     for (const key of await load.storedTwice(storePaths, UNIQUE_MS)) {
       findings.push(`${key}: in several trunks of a store path`);
     }
@@ -108,10 +115,5 @@ describe.skipIf(needsPostgres.missing)('a deployment under kills', () => {
       findings,
       `seed ${SEED}\n${troubles.slice(-40).join(', ')}\n${lastLinesOf(daemons)}`,
     ).toEqual([]);
-    expect(counts.uploads).toBeGreaterThan(100 * LEAST);
-    expect(counts.reads).toBeGreaterThan(100 * LEAST);
-    expect(counts.deletions).toBeGreaterThan(10 * LEAST);
-    expect(troubles.length).toBeGreaterThan(8 * LEAST);
-    expect(merged).toBeGreaterThan(20 * LEAST);
   });
 });

@@ -2,32 +2,26 @@ import { createServer, type Socket, connect as tcpConnect } from 'node:net';
 import { onTestFinished } from 'vitest';
 import { serving } from './serving.js';
 
-/** A TCP proxy in front of a gateway that may be another one each time, and that cuts connections. */
+/** A TCP proxy in front of a gateway that cuts connections. */
 export interface CuttingProxy {
   readonly url: string;
-  /** Where connections go from now on. */
-  target: number;
   /** Bytes of clients that pass before their connection is cut; undefined: none is. */
   cutAfterBytes: (() => number | undefined) | undefined;
   /** Bytes that passed, from clients. */
   readonly passedBytes: number;
-  /** Called when bytes of clients have passed. */
-  onPassed: (() => void) | undefined;
 }
 
 export async function cuttingProxy(target: number): Promise<CuttingProxy> {
   const sockets = new Set<Socket>();
   let passedBytes = 0;
   const proxy = {
-    target,
     cutAfterBytes: undefined as CuttingProxy['cutAfterBytes'],
     get passedBytes() {
       return passedBytes;
     },
-    onPassed: undefined as CuttingProxy['onPassed'],
   };
   const server = createServer((client) => {
-    const upstream = tcpConnect(proxy.target, '127.0.0.1');
+    const upstream = tcpConnect(target, '127.0.0.1');
     let left = proxy.cutAfterBytes?.() ?? Number.POSITIVE_INFINITY;
     const end = () => {
       client.destroy();
@@ -46,7 +40,6 @@ export async function cuttingProxy(target: number): Promise<CuttingProxy> {
       left -= passes.length;
       passedBytes += passes.length;
       if (!upstream.write(passes)) client.pause();
-      proxy.onPassed?.();
       if (left === 0) end();
     });
     upstream.on('drain', () => client.resume());

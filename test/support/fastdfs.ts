@@ -2,6 +2,8 @@ import { FastdfsClient, FastdfsError, type FastdfsOptions } from '@stevedore/fas
 import { expect, onTestFinished } from 'vitest';
 import { GoodServer } from './good-server.js';
 
+export { until } from './until.js';
+
 /** Servers and clients of one test, closed behind it; and what tests say about failures. */
 
 export async function goodServer(host?: string): Promise<GoodServer> {
@@ -28,11 +30,6 @@ export async function failure(call: Promise<unknown>, what?: string): Promise<Fa
   );
   expect(error, what).toBeInstanceOf(FastdfsError);
   return error as FastdfsError;
-}
-
-/** Resolves once the condition holds. */
-export async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 2));
 }
 
 /** A body in chunks that tells whether it was asked to stop. */

@@ -45,13 +45,14 @@ export class TestPartner {
     return new TestPartner(folder, held, origin, limitBytes);
   }
 
-  options(deadlineMs = 2_000): StagedCopiesOptions {
-    const recordDeletion = async (key: Buffer): Promise<void> => {
+  options(deadlineMs = 2_000, isRequired = true): StagedCopiesOptions {
+    const recordDeletion = async (key: Buffer): Promise<boolean> => {
       if (this.isMapAway) throw new Error('the map is away');
       this.deletions.push(key);
+      return true;
     };
     const connect = async () => this.#connect();
-    return { deadlineMs, storeDeadlineMs: deadlineMs, connect, recordDeletion };
+    return { isRequired, deadlineMs, storeDeadlineMs: deadlineMs, connect, recordDeletion };
   }
 
   #connect() {

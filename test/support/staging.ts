@@ -12,6 +12,8 @@ import {
 import { expect, onTestFinished } from 'vitest';
 import { MemoryTrunkStore } from './memory-trunk-store.js';
 
+export { until } from './until.js';
+
 const MIB = 2 ** 20;
 
 export interface OpenedStaging {
@@ -123,14 +125,5 @@ export function segmentsIn(folder: string): string[] {
 export function forgetFileMap(folder: string): void {
   for (const suffix of ['', '-wal', '-shm']) {
     rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });
-  }
-}
-
-/** Polls until the condition holds; for work that goes on in the background. */
-export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 20_000;
-  while (!(await condition())) {
-    if (Date.now() > deadline) throw new Error('it did not happen within 20 s');
-    await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }

@@ -119,7 +119,8 @@ function copies({ stats }: AttentionFacts): Finding[] {
     );
   }
   if (partner && partner.state !== 'up') {
-    const what = `uploads wait for FastDFS, deletions are refused; ${formatBytes(partner.lagBytes)} are not known to be at the partner (${partner.state})`;
+    const { isRequired } = partner;
+    const what = `uploads ${isRequired ? 'wait for FastDFS' : 'have one copy'}; ${formatBytes(partner.lagBytes)} are not known to be at the partner (${partner.state})`;
     findings.push(warning('No partner keeps second copies', what, 'start the partner gateway'));
   }
   if (map && !map.isMapAvailable) {

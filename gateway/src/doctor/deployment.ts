@@ -31,11 +31,12 @@ export function judgeDeployment(
       findings.push(ok(what, isRunning ? 'each reaches the other' : 'is reached from here'));
     }
   }
-  if (stagedCopies > 1) {
+  if (stagedCopies !== 1) {
     const reached = reach.filter(({ to }) => to === undefined).map(({ url }) => url);
     const isThere = partner === '' ? reached.length > 0 : reached.includes(partner);
     const detail = partner === '' ? `one of ${reached.length}` : partner;
-    const advice = 'uploads wait for FastDFS: start another gateway that has a --peer-url';
+    const then = stagedCopies === 2 ? 'uploads wait for FastDFS' : 'uploads have one copy';
+    const advice = `${then}: start another gateway that has a --peer-url`;
     findings.push(
       isThere ? ok('partner', detail) : warning('partner', 'cannot be reached', advice),
     );

@@ -86,6 +86,11 @@ const COUNTERS: Figures<StoreStats>['counters'] = [
     'Small files sent to FastDFS before the 201, without a partner.',
     (s) => s.copies?.copiedToFastdfs ?? 0,
   ],
+  [
+    'one_copy_files_total',
+    'Files acknowledged with one copy, where two were wanted.',
+    (s) => s.copies?.withOneCopy ?? 0,
+  ],
   ['partner_refused_total', 'Changes refused without a partner.', (s) => s.copies?.refused ?? 0],
   ...CACHE_COUNTERS,
   ['send_retries_total', 'Failed attempts to store a trunk.', (s) => s.sendRetries],

@@ -27,10 +27,10 @@ export interface OpenOptions {
    */
   readonly peerUrl?: string;
   /**
-   * Disks that have an upload when it is acknowledged; 2: another gateway, the partner, has a copy
-   * until it is merged. Default: 1. From 1 to 2.
+   * Machines that have an upload when it is acknowledged; auto: 2 with a map, but 1 while no other
+   * gateway, the partner, can keep a copy. Default: auto.
    */
-  readonly stagedCopies?: number;
+  readonly stagedCopies?: 'auto' | 1 | 2;
   /** URL of the partner; none: the deployment chooses one. Default: none. */
   readonly partner?: string;
   /**

@@ -40,10 +40,11 @@ export const storeOptions = {
     'URL at which other servers reach this one; none: where a gateway listens, unless it is on loopback; without it, they read its merged files only',
     { see: 'SCALING.md' },
   ),
-  stagedCopies: option.integer(
-    1,
-    'disks that have an upload when it is acknowledged; 2: another gateway, the partner, has a copy until it is merged',
-    { minimum: 1, maximum: 2, see: 'SCALING.md' },
+  stagedCopies: option.choice(
+    'auto',
+    ['auto', 1, 2],
+    'machines that have an upload when it is acknowledged; auto: 2 with a map, but 1 while no other gateway, the partner, can keep a copy',
+    { see: 'SCALING.md' },
   ),
   partner: option.text('', 'URL of the partner; none: the deployment chooses one', {
     see: 'SCALING.md',
@@ -173,11 +174,11 @@ export function* checkStoreOptions(
   if (options.peerUrl !== '' && options.map === '') {
     yield `${nameOf('peerUrl')} needs ${nameOf('map')}`;
   }
-  if (options.stagedCopies > 1 && options.map === '') {
+  if (options.stagedCopies === 2 && options.map === '') {
     yield `${nameOf('stagedCopies')} 2 needs ${nameOf('map')}`;
   }
-  if (options.partner !== '' && options.stagedCopies === 1) {
-    yield `${nameOf('partner')} needs ${nameOf('stagedCopies')} 2`;
+  if (options.partner !== '' && (options.map === '' || options.stagedCopies === 1)) {
+    yield `${nameOf('partner')} needs ${nameOf('map')}, and ${nameOf('stagedCopies')} not to be 1`;
   }
   if (options.partner !== '' && !isGatewayUrl(options.partner)) {
     yield `${nameOf('partner')}: "${options.partner}" is not the URL of a gateway; write it like http://10.0.0.6:8080`;

@@ -45,7 +45,7 @@ const local = (at: PacesAt) =>
       return new LocalFile(fd, paces);
     },
     readNow: (path, bytes) => readNow(path, at(path), bytes),
-    openToUpdate: async (path) => new LocalFile(await open(path, UPDATE, FILE_MODE), at(path)),
+    openToUpdate: (path) => openToUpdate(path, at(path)),
     makeLink: symlink,
     async readLink(path) {
       const [target, { mtimeMs }] = await Promise.all([readlink(path), lstat(path)]);
@@ -107,8 +107,7 @@ export function storeDisk(directories: readonly string[], syncs = true): Disk {
     ...synced,
     create: (path) => create(path, at(path), 'never'),
     createNow: (temporary, path, ...file) => createNow(temporary, path, at(path), ...file),
-    openToUpdate: async (path) =>
-      new LocalFile(await open(path, UPDATE, FILE_MODE), at(path), 'never'),
+    openToUpdate: (path) => openToUpdate(path, at(path), 'never'),
     syncDirectory: async () => {},
   };
 }
@@ -224,6 +223,15 @@ async function create(path: string, paces: Paces, syncing: Syncing): Promise<Loc
     paces.changes,
     () => fs.openSync(path, flags, FILE_MODE),
     () => open(path, flags, FILE_MODE),
+  );
+  return new LocalFile(fd, paces, syncing);
+}
+
+async function openToUpdate(path: string, paces: Paces, syncing?: Syncing): Promise<LocalFile> {
+  const fd = await promptly(
+    paces.looks,
+    () => fs.openSync(path, UPDATE, FILE_MODE),
+    () => open(path, UPDATE, FILE_MODE),
   );
   return new LocalFile(fd, paces, syncing);
 }

@@ -16,6 +16,8 @@ export type MapErrorCode =
   | 'url_taken'
   /** The gateway is alive, or its files belong to another one already. */
   | 'adoption_refused'
+  /** A gateway's files are being adopted, or given back. News: no call fails. */
+  | 'adoption'
   /** The server's clock differs from the map's by more than a minute. A warning: no call fails. */
   | 'clock_off'
   /** The URL names no map. */
@@ -24,13 +26,13 @@ export type MapErrorCode =
 export class MapError extends Error {
   override readonly name = 'MapError';
   readonly code: MapErrorCode;
-  /** True if the same request can succeed later. */
+  /** True if the same request can succeed later, or nothing has failed. */
   readonly retryable: boolean;
 
   constructor(code: MapErrorCode, message: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause });
     this.code = code;
-    this.retryable = code === 'map_unavailable';
+    this.retryable = code === 'map_unavailable' || code === 'adoption';
   }
 }
 

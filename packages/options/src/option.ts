@@ -13,7 +13,7 @@ export interface OptionSpec<Value = unknown> {
   readonly minimum?: number;
   readonly maximum?: number;
   /** The words allowed, for `text`. */
-  readonly choices?: readonly string[];
+  readonly choices?: readonly (string | number)[];
   /** The default in words, if it depends on the machine. */
   readonly shown?: string;
   /** A link to more, relative to the folder of documents. */
@@ -62,7 +62,7 @@ export const option = {
   boolean: plain<boolean>('boolean'),
   text: plain<string>('text'),
   list: plain<readonly string[]>('list'),
-  choice: <const Choice extends string>(
+  choice: <const Choice extends string | number>(
     value: NoInfer<Choice>,
     choices: readonly Choice[],
     help: string,

@@ -176,9 +176,11 @@ function demandPrintable(label: string, text: string): void {
   if (hasControl(text)) throw new OptionError(`${label}: a line break or control character in it`);
 }
 
-function parseText(label: string, spec: OptionSpec, value: unknown): string {
+function parseText(label: string, spec: OptionSpec, value: unknown): string | number {
+  const choice = spec.choices?.find((each) => each === value || String(each) === value);
+  if (choice !== undefined) return choice;
   if (typeof value !== 'string') throw new OptionError(`${label}: a text is needed`);
-  if (spec.choices && !spec.choices.includes(value)) {
+  if (spec.choices) {
     throw new OptionError(`${label}: "${value}" is none of ${spec.choices.join(', ')}`);
   }
   if (spec.only !== 'flag') demandPrintable(label, value);

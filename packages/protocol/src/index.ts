@@ -62,12 +62,12 @@ export type { Codec } from './layout.js';
 export * from './slice-id.js';
 export * from './token.js';
 export {
-  encodeDirectoryEntry,
   encodeEnd,
   endBytes,
   localHeaderBytes,
   MAX_ENTRIES,
   memberBytes,
+  mostEntryBytes,
   parseTrunkDirectory,
   parseTrunkEnd,
   parseTrunkTask,
@@ -75,6 +75,7 @@ export {
   type TrunkEnd,
   type TrunkEntry,
   type TrunkMember,
+  writeDirectoryEntry,
   writeLocalHeader,
 } from './trunk/archive.js';
 export * from './trunk/slice-table.js';

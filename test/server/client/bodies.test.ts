@@ -189,6 +189,30 @@ describe.each(stores)('$name stores', async ({ opened }) => {
     }
     expect(await contentOf(store, await store.put(refilled()))).toBe('aaaabbbbcccc');
   });
+
+  test('a File keeps its name and type where the options have them undefined', async () => {
+    const own = { name: 'a.txt', type: 'text/css' };
+    const nothing = { name: undefined, type: undefined };
+    for (const Any of [File, window.File]) {
+      const file = new Any([TEXT], own.name, { type: own.type });
+      expect(await store.put(file, nothing)).toMatchObject(own);
+      expect(await store.putAll([{ body: file, ...nothing }])).toMatchObject([own]);
+      expect(await store.put(file, { name: 'b.txt' })).toMatchObject({ ...own, name: 'b.txt' });
+    }
+    const blob = new Blob([TEXT], { type: own.type });
+    expect(await store.put(blob)).toMatchObject({ name: '', type: own.type });
+  });
+
+  test('a body that an earlier call refused before reading it', async () => {
+    const stream = Readable.from(HALVES);
+    await expect(store.put(stream, { size: 2, maxBytes: 1 })).rejects.toMatchObject({
+      code: 'too_large',
+    });
+    await expect(store.put(stream, { name: 5 as never })).rejects.toMatchObject({
+      code: 'invalid_option',
+    });
+    expect(await contentOf(store, await store.put(stream))).toBe(TEXT);
+  });
 });
 
 describe.each(stores)('$name refuses', async ({ opened }) => {
@@ -306,17 +330,6 @@ function lockedResponse(): Response {
 describe.each(stores)('$name', async ({ opened }) => {
   const { store, behind } = await opened({}, ofSuite);
 
-  test('leaves a body alone that it does not begin to read', async () => {
-    const stream = Readable.from(HALVES);
-    await expect(store.put(stream, { size: 2, maxBytes: 1 })).rejects.toMatchObject({
-      code: 'too_large',
-    });
-    await expect(store.put(stream, { name: 5 as never })).rejects.toMatchObject({
-      code: 'invalid_option',
-    });
-    expect(await contentOf(store, await store.put(stream))).toBe(TEXT);
-  });
-
   test('survives a stream that fails before it is read', async () => {
     const stream = new PassThrough();
     const put = store.put(stream);
@@ -364,6 +377,7 @@ describe.each(stores)('$name', async ({ opened }) => {
     }
     expect(stalled.destroyed).toBe(true);
     await until(() => isCancelled);
+    await expectNothing(behind);
   });
 
   test('leaves the connection of a refused request for the answer', async () => {
@@ -375,19 +389,6 @@ describe.each(stores)('$name', async ({ opened }) => {
       const answer = await fetch(url, { method: 'POST', body, duplex: 'half' } as RequestInit);
       expect(await answer.text()).toBe('too_large');
     }
-  });
-
-  test('a File keeps its name and type where the options have them undefined', async () => {
-    const own = { name: 'a.txt', type: 'text/css' };
-    const nothing = { name: undefined, type: undefined };
-    for (const Any of [File, window.File]) {
-      const file = new Any([TEXT], own.name, { type: own.type });
-      expect(await store.put(file, nothing)).toMatchObject(own);
-      expect(await store.putAll([{ body: file, ...nothing }])).toMatchObject([own]);
-      expect(await store.put(file, { name: 'b.txt' })).toMatchObject({ ...own, name: 'b.txt' });
-    }
-    const blob = new Blob([TEXT], { type: own.type });
-    expect(await store.put(blob)).toMatchObject({ name: '', type: own.type });
   });
 
   test('putFile stores a file of the disk, with its name and length', async () => {

@@ -6,7 +6,6 @@ import { FastdfsClient } from '@stevedore/fastdfs';
 import { downloadFile } from '@stevedore/protocol';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { FaultyServer, Received, TestCluster } from '../../support/cluster/index.js';
-import { turnBit } from '../../support/rot.js';
 import { temporaryFolder } from '../../support/temporary.js';
 import { testCluster } from '../../support/test-cluster.js';
 
@@ -57,18 +56,6 @@ function rot(storage: FaultyServer, needle: Buffer): void {
 const read = async (store: FileStore, id: string, range?: { start: number; end: number }) =>
   (await store.get(id)).bytes(range ? { range } : {});
 
-test('a small file whose copy rots while it is moved to another trunk is read from the old one', async () => {
-  const [dead, alive] = [randomBytes(5000), randomBytes(1000)];
-  const { store, directory, events, keys } = await setup([dead, alive]);
-  const key = keys[1]!;
-  await store.delete(keys[0]!);
-  await expect.poll(() => store.stats().stagedFiles).toBe(1);
-  turnBit(join(directory, 'container'), alive);
-  expect((await read(store, key)).equals(alive)).toBe(true);
-  expect(events).toMatchObject([{ key, place: 'container' }]);
-  expect(store.stats().damage).toEqual({ found: 1, repaired: 1, quarantined: 0 });
-});
-
 describe('a small file', () => {
   test('that one storage has damaged is read from the other, and stored again', async () => {
     const bytes = randomBytes(5000);
@@ -95,24 +82,6 @@ describe('a small file', () => {
     const after = (await store.stat(key!)).fileId;
     expect(after).not.toBe(before);
     expect((await read(store, before!)).equals(bytes)).toBe(true);
-  });
-
-  test('that no storage has sound is an error, for every range of it', async () => {
-    const bytes = randomBytes(5000);
-    const { store, cluster, keys, events } = await setup([bytes]);
-    for (const storage of cluster.storages) rot(storage, bytes);
-    // The copy on this disk goes a moment after the trunk was seen to be stored.
-    const outcome = () =>
-      read(store, keys[0]!).then(
-        () => 'read',
-        ({ code }) => code,
-      );
-    await expect.poll(outcome).toBe('corrupt');
-    await expect(read(store, keys[0]!, { start: 4000, end: 4001 })).rejects.toMatchObject({
-      code: 'corrupt',
-    });
-    expect(events).toHaveLength(2);
-    expect(store.stats().damage.quarantined).toBe(2);
   });
 });
 

@@ -1,7 +1,7 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { FileInfo, FilePage, ListOptions, Store } from '@stevedore/client';
 import { connect } from '@stevedore/client/connect';
 import { expect, onTestFinished, test } from 'vitest';
+import { HOUR_MS, movableTime } from '../../support/fake-clock.js';
 import { keyFile, newKey } from '../../support/gateway/guarded.js';
 import { serving } from '../../support/serving.js';
 import { until } from '../../support/staging.js';
@@ -107,14 +107,15 @@ test('files are listed by group, name, type, time and size, page by page', async
 });
 
 test('merged files are listed, deleted and expired ones are not', async () => {
+  const later = movableTime();
   const store = await openStore();
   const { key } = await store.put('deleted', { name: 'deleted' });
-  const expiresAt = new Date(Date.now() + 500);
+  const expiresAt = new Date(Date.now() + HOUR_MS);
   await store.put('expired', { name: 'expired', expiresAt });
   await store.put('kept', { name: 'kept' });
   await store.flush();
   await store.delete(key);
-  await sleep(expiresAt.getTime() - Date.now() + 1);
+  later(HOUR_MS);
   expect(await namesOf(store)).toEqual(['kept']);
 });
 

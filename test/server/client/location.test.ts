@@ -1,8 +1,7 @@
-import { randomBytes } from 'node:crypto';
 import { parseFileId, parseSliceId } from '@stevedore/protocol';
 import { expect, onTestFinished, test } from 'vitest';
 import { until } from '../../support/staging.js';
-import { emptied, openStore } from '../../support/store.js';
+import { openStore } from '../../support/store.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 /** Where the bytes of a file are, from the upload to the storages. */
@@ -52,20 +51,6 @@ test('a large file is a file of its own, in the spool and then in FastDFS', asyn
   expect(trunk).toMatchObject({ kind: 'whole', offset: 0, fileId: await store.settled(key) });
   expect(storages.map(({ copy }) => copy)).toEqual(['present']);
   await until(async () => (await store.locate(key)).disk === undefined);
-});
-
-test('a file that this disk no longer has is at the storages alone', async () => {
-  const { trackers } = await openStore();
-  const own = { trackers, directory: temporaryFolder(), retain: 0 };
-  const filling = await openStore(own);
-  const { key } = await filling.put(randomBytes(20_000));
-  await filling.flush();
-  await filling.close();
-  const store = await emptied(await openStore(own));
-  const { disk, trunk, storages } = await store.locate(key);
-  expect(disk).toBeUndefined();
-  expect(trunk!.isConfirmed).toBe(true);
-  expect(storages.map(({ copy }) => copy)).toEqual(['present']);
 });
 
 test('another store locates a slice by its id, from the id alone', async () => {

@@ -1,9 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { open } from '@stevedore/client';
 import { openForUpkeep } from '@stevedore/client/internal';
-import { fetchOnePathBinlog, uploadFile } from '@stevedore/protocol';
+import { uploadFile } from '@stevedore/protocol';
 import { expect, onTestFinished, test } from 'vitest';
-import { refuse } from '../../support/cluster/index.js';
 import { temporaryFolder } from '../../support/temporary.js';
 import { testCluster } from '../../support/test-cluster.js';
 
@@ -49,15 +48,4 @@ test('a trunk whose reply was lost is told of by a check, and deleted by one tha
   const store = await open({ idMaxAge: 0, ...options, retain: 0 });
   onTestFinished(() => store.close());
   expect((await (await store.get(key)).bytes()).equals(bytes)).toBe(true);
-});
-
-test('a storage that does not list its files leaves the matter open, and is named', async () => {
-  const { cluster, options } = await twice();
-  cluster.storages[1]!.misbehave(fetchOnePathBinlog.code, refuse(22));
-  const upkeep = await openForUpkeep(options);
-  onTestFinished(() => upkeep.close());
-  const report = await upkeep.fsck({ repair: false });
-  expect(report.unlisted).toHaveLength(1);
-  expect(report.unlisted[0]).toContain(cluster.storages[1]!.address);
-  expect(report.openPlans).toBe(1);
 });

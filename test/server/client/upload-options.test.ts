@@ -1,21 +1,21 @@
 import { randomBytes } from 'node:crypto';
-import { isStoreError } from '@stevedore/client';
 import { describe, expect, test } from 'vitest';
-import { until } from '../../support/staging.js';
+import { HOUR_MS, movableTime } from '../../support/fake-clock.js';
 import { stores } from '../../support/store.js';
 import { ofSuite } from '../../support/temporary.js';
 
 describe.each(stores)('$name', async ({ opened }) => {
-  const { store, behind } = await opened({}, ofSuite);
+  const { store } = await opened({}, ofSuite);
 
   describe('a file with an end', () => {
     test('says when, and is gone from then on, before it is deleted', async () => {
-      const expiresAt = new Date(Date.now() + 3_600_000);
+      const later = movableTime();
+      const expiresAt = new Date(Date.now() + 2 * HOUR_MS);
       const living = await store.put('a', { expiresAt });
       expect(living.expiresAt).toEqual(expiresAt);
       expect((await store.stat(living.key)).expiresAt).toEqual(expiresAt);
-      const over = await store.put('b', { expiresAt: new Date(Date.now() + 300) });
-      await until(() => Date.now() > Number(over.expiresAt));
+      const over = await store.put('b', { expiresAt: new Date(Date.now() + HOUR_MS) });
+      later(HOUR_MS);
       for (const call of [store.get(over.key), store.stat(over.key), store.delete(over.key)]) {
         await expect(call).rejects.toMatchObject({ code: 'not_found' });
       }
@@ -28,19 +28,6 @@ describe.each(stores)('$name', async ({ opened }) => {
     test('is not taken for one without, where its name is mistyped', async () => {
       const options = { expires: new Date() } as object;
       await expect(store.put('a', options)).rejects.toThrow('put has no option "expires"');
-    });
-
-    test('is gone by its slice id too', async () => {
-      const receipt = await store.put('slice', { expiresAt: new Date(Date.now() + 400) });
-      await behind.flush();
-      const id = await store.settled(receipt.key).catch(() => undefined);
-      if (id === undefined) return;
-      await until(() =>
-        store.get(id).then(
-          () => false,
-          (error) => isStoreError(error, 'not_found'),
-        ),
-      );
     });
   });
 

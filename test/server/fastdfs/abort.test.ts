@@ -1,6 +1,6 @@
 import { buffer } from 'node:stream/consumers';
 import { describe, expect, it } from 'vitest';
-import { stall } from '../../support/cluster/index.js';
+import { silence } from '../../support/cluster/index.js';
 import { Chunks, chunksOf, clientOf, failure, goodServer, until } from '../../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../../support/good-server.js';
 
@@ -32,7 +32,7 @@ describe('an aborted call', () => {
 
   it('leaves the queue when it waits for a connection', async () => {
     const server = await goodServer();
-    server.answers.set(111, stall.answer);
+    server.answers.set(111, silence);
     const client = clientOf(server.address, { maxConnectionsPerAddress: 1 });
     const first = failure(client.ping());
     const controller = new AbortController();
@@ -58,7 +58,7 @@ describe('an aborted call', () => {
 
   it('closes the connection when the reply is awaited', async () => {
     const server = await goodServer();
-    server.answers.set(22, stall.answer);
+    server.answers.set(22, silence);
     const client = clientOf(server.address);
     const controller = new AbortController();
     const call = failure(client.info(HELLO_ID, { signal: controller.signal }));

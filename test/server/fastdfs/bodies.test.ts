@@ -1,9 +1,11 @@
 import { createReadStream, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PassThrough, Readable } from 'node:stream';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
+import { fakeClock } from '../../support/fake-clock.js';
 import { Chunks, failure, until } from '../../support/fastdfs.js';
 import { HELLO } from '../../support/good-server.js';
+import { turns } from '../../support/storage/support.js';
 import { temporaryFolder } from '../../support/temporary.js';
 import { clusterSetup } from '../../support/test-cluster.js';
 
@@ -41,20 +43,30 @@ describe('an iterable', () => {
 
   it('that never goes on ends with the call', async () => {
     const { client } = await clusterSetup();
-    let returned = 0;
+    let [asked, returned] = [0, 0];
     const body: AsyncIterable<Uint8Array> = {
       [Symbol.asyncIterator]: () => ({
-        next: () => new Promise(() => {}),
+        next: () => {
+          asked += 1;
+          return new Promise(() => {});
+        },
         return: async () => {
           returned += 1;
           return { done: true, value: undefined };
         },
       }),
     };
-    const options = { size: 1, deadlineMs: 100 };
-    expect((await failure(client.upload(body, options))).code).toBe('timeout');
-    const signal = AbortSignal.timeout(50);
-    expect((await failure(client.upload(body, { size: 1, signal }))).code).toBe('aborted');
+    fakeClock();
+    const late = failure(client.upload(body, { size: 1, deadlineMs: 5_000 }));
+    while (asked === 0) await turns();
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect((await late).code).toBe('timeout');
+    vi.useRealTimers();
+    const controller = new AbortController();
+    const ended = failure(client.upload(body, { size: 1, signal: controller.signal }));
+    await until(() => asked === 2);
+    controller.abort();
+    expect((await ended).code).toBe('aborted');
     expect(returned).toBe(2);
     await until(() => client.stats().leased === 0);
   });

@@ -1,5 +1,6 @@
-import { describe, expect, it } from 'vitest';
-import { stall } from '../../support/cluster/index.js';
+import { describe, expect, it, vi } from 'vitest';
+import { silence } from '../../support/cluster/index.js';
+import { fakeClock } from '../../support/fake-clock.js';
 import { clientOf, failure, goodServer, until } from '../../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../../support/good-server.js';
 import { clusterSetup } from '../../support/test-cluster.js';
@@ -46,13 +47,18 @@ describe('the connections of all pools together', () => {
 
   it('are waited for no longer than leaseTimeoutMs', async () => {
     const storage = await goodServer();
-    storage.answers.set(14, stall.answer);
+    storage.answers.set(14, silence);
     const tracker = await goodServer();
     tracker.storage = { host: '127.0.0.1', port: storage.server.port };
-    const client = clientOf(tracker.address, { maxConnections: 1, leaseTimeoutMs: 50 });
+    const client = clientOf(tracker.address, { maxConnections: 1, leaseTimeoutMs: 5_000 });
     const held = failure(client.downloadBytes(HELLO_ID));
     await until(() => storage.count(14) === 1);
-    expect((await failure(client.ping())).code).toBe('pool_exhausted');
+    fakeClock();
+    const late = failure(client.ping());
+    await vi.advanceTimersByTimeAsync(4_999);
+    expect(client.stats()).toMatchObject({ queued: 1 });
+    await vi.advanceTimersByTimeAsync(1);
+    expect((await late).code).toBe('pool_exhausted');
     expect(client.stats()).toMatchObject({ leased: 1, queued: 0 });
     await client.close();
     expect((await held).code).toBe('closed');

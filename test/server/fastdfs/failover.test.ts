@@ -11,8 +11,15 @@ import {
   uploadFile,
   uploadSlaveFile,
 } from '@stevedore/protocol';
-import { describe, expect, it } from 'vitest';
-import { fin, refuse, reset, stall, type TestCluster } from '../../support/cluster/index.js';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import {
+  fin,
+  refuse,
+  reset,
+  silence,
+  stall,
+  type TestCluster,
+} from '../../support/cluster/index.js';
 import { Chunks, failure, until } from '../../support/fastdfs.js';
 import { HELLO } from '../../support/good-server.js';
 import { clusterSetup } from '../../support/test-cluster.js';
@@ -46,10 +53,9 @@ describe('a read', () => {
     ['resets', misbehaving(reset)],
     ['closes', misbehaving(fin)],
     ['is dead', (_, source) => source.close()],
-  ])('goes to the next storage when one %s', async (how, harm) => {
-    const options = how === 'stalls' ? { idleTimeoutMs: 400 } : {};
+  ])('goes to the next storage when one %s', async (_, harm) => {
     const tried = Object.entries(READS).map(async ([name, read]) => {
-      const { cluster, client } = await clusterSetup(options, { storages: 3 });
+      const { cluster, client } = await clusterSetup({}, { storages: 3 });
       const id = await client.upload(HELLO);
       await client.setMetadata(id, { a: 'b' });
       const expected = await read(client, id);
@@ -193,10 +199,7 @@ describe('an upload', () => {
   ])(
     'of an array is repeated elsewhere when the storage %s, and the orphan told',
     async (_, how) => {
-      const { cluster, client, orphans } = await clusterSetup(
-        { idleTimeoutMs: 250 },
-        { storages: 2 },
-      );
+      const { cluster, client, orphans } = await clusterSetup({}, { storages: 2 });
       const [bad, good] = cluster.storages;
       bad!.misbehave(uploadFile.code, how);
       const ids = [await client.upload(HELLO), await client.upload(HELLO)];
@@ -249,7 +252,7 @@ describe('an upload', () => {
 
   it('that is aborted while its reply is awaited may be stored', async () => {
     const { cluster, client, orphans } = await clusterSetup();
-    cluster.storages[0]!.misbehave(uploadFile.code, stall);
+    cluster.storages[0]!.misbehave(uploadFile.code, silence);
     const controller = new AbortController();
     const call = failure(client.upload(HELLO, { signal: controller.signal }));
     await until(() => cluster.storages[0]!.count(uploadFile.code) === 1);
@@ -343,8 +346,17 @@ describe('a server that says EAGAIN', () => {
     storage.misbehave(uploadFile.code, refuse(11));
     expect(await failure(client.upload(HELLO))).toMatchObject({ code: 'busy', errno: 11 });
     expect(storage.count(uploadFile.code)).toBe(3);
-    const error = await failure(client.upload(HELLO, { deadlineMs: 90 }));
+    const now = performance.now.bind(performance);
+    let passedMs = 0;
+    const clock = vi.spyOn(performance, 'now').mockImplementation(() => now() + passedMs);
+    onTestFinished(() => clock.mockRestore());
+    storage.misbehave(uploadFile.code, (received, good) => {
+      passedMs = 59_950;
+      refuse(11)(received, good);
+    });
+    const error = await failure(client.upload(HELLO, { deadlineMs: 60_000 }));
     expect(error.code).toBe('busy');
+    expect(storage.count(uploadFile.code)).toBe(4);
   });
 
   it('ends the wait when the call is aborted', async () => {

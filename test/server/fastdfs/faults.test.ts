@@ -2,7 +2,7 @@ import { buffer } from 'node:stream/consumers';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { FastdfsClient } from '@stevedore/fastdfs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { MISBEHAVIOURS, replyFrame } from '../../support/cluster/index.js';
+import { MISBEHAVIOURS, otherEndOf, replyFrame, runOut } from '../../support/cluster/index.js';
 import { Chunks, chunksOf, clientOf, failure, goodServer, until } from '../../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../../support/good-server.js';
 import { frameVector } from '../../support/vectors.js';
@@ -23,9 +23,6 @@ afterAll(async () => {
   expect(escaped).toEqual([]);
 });
 
-/** For servers that say nothing. */
-const HASTY = { idleTimeoutMs: 400 };
-
 type Call = (client: FastdfsClient) => Promise<unknown>;
 
 /** With the storage command that each ends with. */
@@ -42,7 +39,7 @@ describe.each(MISBEHAVIOURS)('a storage that $name', ({ answer, codes }) => {
   it('fails each call, and the next one gets its own answer', async () => {
     const tried = CALLS.map(async ([what, command, call]) => {
       const server = await goodServer();
-      const client = clientOf(server.address, codes.includes('timeout') ? HASTY : {});
+      const client = clientOf(server.address);
       const expected = await call(client);
       // On the connection just used, and then on a new one.
       server.answers.set(command, answer);
@@ -60,13 +57,13 @@ describe.each(MISBEHAVIOURS)('a storage that $name', ({ answer, codes }) => {
   });
 });
 
-describe.each(MISBEHAVIOURS)('a tracker that $name', ({ answer, codes }) => {
+describe.each(MISBEHAVIOURS)('a tracker that $name', ({ answer }) => {
   it('fails each call with no_tracker and what happened', async () => {
     const server = await goodServer();
     for (const command of [101, 102, 103, 111]) server.answers.set(command, answer);
     const ping = ['ping', 111, (client: FastdfsClient) => client.ping()] as const;
     const tried = [...CALLS, ping].map(async ([what, , call]) => {
-      const client = clientOf(server.address, codes.includes('timeout') ? HASTY : {});
+      const client = clientOf(server.address);
       const error = await failure(call(client), what);
       expect(error, what).toMatchObject({ code: 'no_tracker', address: server.address });
       expect(error.cause).toBeInstanceOf(Error);
@@ -81,9 +78,12 @@ describe.each(MISBEHAVIOURS)('a tracker that $name', ({ answer, codes }) => {
 
 it('a reply that comes too late is never taken for the reply to the next call', async () => {
   const server = await goodServer();
-  const client = clientOf(server.address, { idleTimeoutMs: 250 });
+  const client = clientOf(server.address);
   const late: (() => void)[] = [];
-  server.answers.set(11, ({ socket }, good) => late.push(() => socket.write(good)));
+  server.answers.set(11, ({ socket }, good) => {
+    void runOut(socket);
+    late.push(() => socket.write(good));
+  });
   expect((await failure(client.upload(HELLO))).code).toBe('timeout');
   const other = frameVector('storage', 'storage.upload.buff.300.bin').response_hex!;
   server.answers.set(11, ({ socket }) => {
@@ -233,13 +233,14 @@ describe('deadlines', () => {
 
   it('blame the server only for its own silence: a slow source may take its time', async () => {
     const server = await goodServer();
+    const limits: unknown[] = [];
     async function* slow(): AsyncGenerator<Uint8Array> {
       for (let index = 0; index < 3; index++) {
-        await new Promise((resolve) => setTimeout(resolve, 350));
+        limits.push(...[...server.server.sockets].map((socket) => otherEndOf(socket).timeout));
         yield Buffer.alloc(4);
       }
     }
-    const client = clientOf(server.address, { idleTimeoutMs: 250 });
-    expect(await client.upload(slow(), { size: 12 })).toBe(HELLO_ID);
+    expect(await clientOf(server.address).upload(slow(), { size: 12 })).toBe(HELLO_ID);
+    expect(limits).toEqual([0, 0, 0]);
   });
 });

@@ -12,7 +12,7 @@ import { type Received, replyFrame } from '../../support/cluster/index.js';
 import { clientOf, failure, goodServer } from '../../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../../support/good-server.js';
 import { clusterSetup } from '../../support/test-cluster.js';
-import { fileIdVectors, frameVectors } from '../../support/vectors.js';
+import { fileIdVectors, frameVector, frameVectors } from '../../support/vectors.js';
 
 const NO_SUCH_ID = HELLO_ID.replace('fwARA2s', 'fwARA3s');
 
@@ -181,7 +181,7 @@ describe('the cluster', () => {
   });
 });
 
-describe('requests of the changing calls are byte for byte those of the C client', () => {
+describe('requests to storages are byte for byte those of the C client', () => {
   type Call = (client: FastdfsClient) => Promise<unknown>;
 
   /** Sends the call to a server that refuses it and gives the frame that it got. */
@@ -193,7 +193,12 @@ describe('requests of the changing calls are byte for byte those of the C client
 
   /** The C client sends metadata in the order it was given, this one sorted. */
   const SORTED = ['storage.set_metadata.overwrite', 'storage.set_metadata.merge'];
-  const recorded = frameVectors('storage-changes').filter(({ op }) => !SORTED.includes(op));
+  const READS = ['upload.buff.13.txt', 'download.whole', 'download.offset_and_bytes'];
+  const OTHERS = [...READS, 'query_file_info.txt', 'delete.txt'].map((op) => `storage.${op}`);
+  const recorded = [
+    ...frameVectors('storage-changes').filter(({ op }) => !SORTED.includes(op)),
+    ...OTHERS.map((op) => frameVector('storage', op)),
+  ];
 
   it.each(recorded.map((vector) => [vector.op, vector] as const))(
     '%s',
@@ -238,6 +243,17 @@ describe('requests of the changing calls are byte for byte those of the C client
         const mode = body[16] === 0x4d ? 'merge' : 'overwrite';
         return (client) => client.setMetadata(id, Object.fromEntries(pairs), { mode });
       }
+      case 11:
+        return (client) => client.upload(body.subarray(15), { extension: text(9, 15) });
+      case 12:
+        return (client) => client.delete(`${text(0, 16)}/${text(16)}`);
+      case 14: {
+        const id = `${text(16, 32)}/${text(32)}`;
+        const range = { offset: i64(0), ...(i64(8) > 0 ? { length: i64(8) } : {}) };
+        return (client) => client.downloadBytes(id, range);
+      }
+      case 22:
+        return (client) => client.info(`${text(0, 16)}/${text(16)}`);
       case 15:
         return (client) => client.getMetadata(`${text(0, 16)}/${text(16)}`);
       case 23:

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { fin, replyFrame, stall } from '../../support/cluster/index.js';
+import { fin, otherEndOf, replyFrame, stall } from '../../support/cluster/index.js';
 import { clientOf, failure, goodServer } from '../../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../../support/good-server.js';
 
@@ -31,13 +31,19 @@ describe('several trackers', () => {
 
   it('stand in for one that hangs, within the deadline of the call', async () => {
     const hanging = await goodServer();
-    hanging.answers.set(101, stall.answer);
+    let limitMs: number | undefined;
+    hanging.answers.set(101, (received, good) => {
+      limitMs = otherEndOf(received.socket).timeout;
+      stall.answer(received, good);
+    });
     const alive = await goodServer();
     const client = clientOf([hanging.address, alive.address]);
-    // The progress timeout is longer than the whole call may last.
-    expect(await client.upload(HELLO, { deadlineMs: 2_000 })).toBe(HELLO_ID);
+    // The progress timeout alone is longer than the whole call may last.
+    const deadlineMs = 20_000;
+    expect(await client.upload(HELLO, { deadlineMs })).toBe(HELLO_ID);
+    expect(limitMs).toBeLessThan(deadlineMs);
     // While it is paused it is asked last, which is not at all.
-    expect(await client.upload(HELLO, { deadlineMs: 2_000 })).toBe(HELLO_ID);
+    expect(await client.upload(HELLO, { deadlineMs })).toBe(HELLO_ID);
     expect(hanging.count(101)).toBe(1);
   });
 

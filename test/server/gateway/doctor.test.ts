@@ -45,7 +45,7 @@ describe('what the doctor makes of', () => {
   });
 
   test('a deployment: its map, and who reaches whom', () => {
-    const options = { peerUrl: 'http://here:1', partner: '', stagedCopies: 2 };
+    const options = { peerUrl: 'http://here:1', partner: '', stagedCopies: 2 } as const;
     const there = { url: 'http://there:1' };
     const judge = (reach: object[], own: object = {}) =>
       verdicts(

@@ -137,17 +137,3 @@ test('a doubled slash does not change the token of a path', async () => {
   const twice = `${url}&ts=${new URL(url).searchParams.get('ts')}`;
   expect((await fetch(twice)).status).toBe(400);
 });
-
-test('a link that the module would take is taken', async () => {
-  const { gateway, client } = await withClient(ANTI_LEECH);
-  const id = await client.upload(Buffer.from('guarded'), { extension: 'txt' });
-  const response = await fetch(`${signed(gateway.url, id)}&filename=report.txt`);
-  expect(await response.text()).toBe('guarded');
-  expect(response.headers.get('content-disposition')).toBe('attachment; filename="report.txt"');
-  // The test programs of FastDFS put the group into the token: the module refuses that too.
-  const seconds = Math.floor(Date.now() / 1000);
-  const withGroup = makeToken(id, ANTI_LEECH, seconds);
-  const wrong = await fetch(`${gateway.url}/${id}?token=${withGroup}&ts=${seconds}`);
-  expect(wrong.status).toBe(400);
-  expect((await fetch(`${gateway.url}/${id}`)).status).toBe(400);
-});

@@ -1,4 +1,5 @@
 import { crc32 } from 'node:zlib';
+import { deferred } from '@stevedore/async';
 import { uploadMark } from '@stevedore/middleware/core';
 import { describe, expect, test } from 'vitest';
 import {
@@ -170,10 +171,8 @@ describe('an Idempotency-Key', () => {
 
   test('is one upload at a time', async () => {
     const gateway = await running();
-    let open = (): void => {};
-    gateway.store.gate = new Promise((resolve) => {
-      open = resolve;
-    });
+    const { promise, resolve: open } = deferred<void>();
+    gateway.store.gate = promise;
     const key = { 'idempotency-key': 'k' };
     const first = post(gateway, 'x', key);
     while (gateway.store.uploadsInFlight === 0) await new Promise((done) => setImmediate(done));

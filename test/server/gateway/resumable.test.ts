@@ -125,25 +125,6 @@ test('a body without a length that is longer than its upload is refused', async 
   }
 });
 
-test('the offset after a cut connection is where the next bytes belong', async () => {
-  const upload = await begun(gateway, 500_000_000);
-  const { pathname, port, host } = new URL(upload);
-  let offset = 0;
-  for (let cut = 0; cut < 8; cut += 1) {
-    const client = new RawConnection(Number(port));
-    await client.send(
-      `PATCH ${pathname} HTTP/1.1\r\nHost: ${host}\r\nTus-Resumable: 1.0.0\r\nUpload-Offset: ${offset}\r\nContent-Type: application/offset+octet-stream\r\nContent-Length: 20000000\r\n\r\n`,
-    );
-    // More than the sockets between hold: some has been read when this resolves.
-    await client.send(Buffer.alloc(12_000_000));
-    client.socket.destroy();
-    offset = offsetOf(await tus(upload, 'HEAD'));
-    const next = await tus(upload, 'PATCH', { 'upload-offset': `${offset}` }, Buffer.alloc(10));
-    expect([next.status, offsetOf(next)]).toEqual([204, offset + 10]);
-    offset += 10;
-  }
-});
-
 test('an upload that has all of its bytes and was not finished is, when its client asks', async () => {
   const uploads = store.unfinished!;
   const note = { scope: '', metadata: '', isPart: false, checkContent: false, maxBytes: 10 };

@@ -1,3 +1,4 @@
+import { deferred } from '@stevedore/async';
 import { makeSliceId, parseFileId } from '@stevedore/protocol';
 import { StoreError } from '@stevedore/staging';
 import { describe, expect, test } from 'vitest';
@@ -178,11 +179,6 @@ describe('a FastDFS id', () => {
 });
 
 describe('health', () => {
-  test('is live while the process answers', async () => {
-    const { url } = await running();
-    expect((await fetch(`${url}/health/live`)).status).toBe(200);
-  });
-
   test('is ready as the store says', async () => {
     const { store, url } = await running();
     const ready = await fetch(`${url}/health/ready`);
@@ -307,10 +303,8 @@ test('a gateway that closes finishes what is under way, and ends connections onc
   const store = new MemoryStore();
   const app = buildApp({ store });
   const url = await app.listen({ host: '127.0.0.1', port: 0 });
-  let open = (): void => {};
-  store.gate = new Promise((resolve) => {
-    open = resolve;
-  });
+  const { promise, resolve: open } = deferred<void>();
+  store.gate = promise;
   const ahead = new RawConnection(Number(new URL(url).port));
   const connection = new RawConnection(Number(new URL(url).port));
   await connection.send('POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx');

@@ -78,6 +78,12 @@ describe('a stored file', () => {
     ['bytes=5-100', '56789', 'bytes 5-9/10'],
     ['bytes=9-9', '9', 'bytes 9-9/10'],
     ['Bytes=0-0', '0', 'bytes 0-0/10'],
+    // Several that are one piece.
+    ['bytes=0-1,3-4', '01234', 'bytes 0-4/10'],
+    ['bytes=5-6,0-1,2-3', '0123456', 'bytes 0-6/10'],
+    ['bytes=0-,0-,0-,0-,0-,0-,0-,0-', BODY, 'bytes 0-9/10'],
+    ['bytes=7-8,20-30', '78', 'bytes 7-8/10'],
+    ['bytes=2-3,, ,', '23', 'bytes 2-3/10'],
   ])('answers Range: %s with 206', async (range, text, contentRange) => {
     const response = await got({ range });
     expect(response.status).toBe(206);
@@ -139,17 +145,6 @@ describe('a stored file', () => {
       expect(await response.text()).toBe(BODY);
     },
   );
-
-  test('gives a range of a large file as a stream', async () => {
-    const gateway = await running();
-    const body = Buffer.alloc(300_000, BODY);
-    const url = await stored(gateway, { body });
-    const response = await fetch(url, { headers: { range: 'bytes=100001-250000' } });
-    expect(response.status).toBe(206);
-    expect(Buffer.from(await response.arrayBuffer()).equals(body.subarray(100_001, 250_001))).toBe(
-      true,
-    );
-  });
 
   test('honours If-Range', async () => {
     const gateway = await running();

@@ -18,36 +18,6 @@ async function start(input: GatewayInput): Promise<Gateway> {
 }
 
 describe('startGateway', () => {
-  test('runs everything: a file is readable at once, and by its FastDFS id once merged', async () => {
-    const { url, store } = await start({ directory: temporaryFolder() });
-    const ready = await fetch(`${url}/health/ready`);
-    expect(await ready.json()).toMatchObject({ ready: true });
-    const form = new FormData();
-    const contents = ['one', '', 'x'.repeat(70_000)];
-    for (const [index, text] of contents.entries()) {
-      form.append('f', new File([text], `${index}.txt`, { type: 'text/plain' }));
-    }
-    const posted = await fetch(`${url}/files`, { method: 'POST', body: form });
-    expect(posted.status).toBe(201);
-    const receipts = (await posted.json()) as { readonly key: string }[];
-    const read = async (path: string) => (await fetch(url + path)).text();
-    for (const [index, { key }] of receipts.entries()) {
-      expect(await read(`/files/${key}`)).toBe(contents[index]);
-    }
-    await store.flush();
-    for (const [index, { key }] of receipts.entries()) {
-      const fileId = await store.settled(key);
-      expect(await read(`/${fileId}`)).toBe(contents[index]);
-      expect(JSON.parse(await read(`/files/${key}/info`))).toMatchObject({
-        fileId,
-        state: 'merged',
-      });
-    }
-    const [first] = receipts;
-    expect((await fetch(`${url}/files/${first?.key}`, { method: 'DELETE' })).status).toBe(204);
-    expect((await fetch(`${url}/files/${first?.key}`)).status).toBe(404);
-  });
-
   test('serves on while clients leave it, then refuses their connections', async () => {
     const gateway = await start({ directory: temporaryFolder() });
     const { hostname, port } = new URL(gateway.url);

@@ -21,8 +21,9 @@ import {
 } from '@stevedore/protocol';
 import { askMigration } from '@stevedore/tiering/control';
 import { startTracker } from '@stevedore/tracker';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { ScriptedServer } from '../../support/cluster/index.js';
+import { fakeClock } from '../../support/fake-clock.js';
 import { groupOf, type MemberOfTest } from '../../support/storage/group.js';
 import {
   filesIn,
@@ -165,7 +166,8 @@ describe('a daemon with a secret', () => {
   });
 
   it('does not wait for who stalls, at whatever byte, and leaves the others alone', async () => {
-    for (const daemon of await daemons({ authenticationTimeoutMs: 300 })) {
+    fakeClock();
+    for (const daemon of await daemons({ authenticationTimeoutMs: 5_000 })) {
       const friend = await daemon.connect();
       expect((await show(friend, SECRET)).status).toBe(0);
       const begin = encodeFrame(beginAuthentication.code, NONCE);
@@ -178,6 +180,7 @@ describe('a daemon with a secret', () => {
           return client;
         }),
       );
+      await vi.advanceTimersByTimeAsync(5_000);
       for (const client of clients) await client.ended();
       expect(await friend.isOpen()).toBe(true);
     }

@@ -3,82 +3,20 @@ import {
   decodeFields,
   downloadFile,
   fetchStorageIds,
-  type JoinRequest,
-  join,
   listAllGroups,
   listStorage,
   queryFetch,
   queryFetchAll,
   queryFileInfo,
-  queryStore,
   queryStoreAll,
   queryUpdate,
-  reportDiskUsage,
-  syncNotify,
 } from '@stevedore/protocol';
-import { startTracker, type TrackerOptions } from '@stevedore/tracker';
+import { startTracker } from '@stevedore/tracker';
 import { expect, it, onTestFinished } from 'vitest';
-import { idOf, RawClient, trackerOf, until } from '../../support/storage/support.js';
+import { idOf, RawClient, until } from '../../support/storage/support.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
-/** Several groups, several storages in a group, several store paths. */
-
-/** A storage of a group with so much room on each of its paths, MiB. */
-async function member(
-  tracker: { connect(): Promise<RawClient> },
-  group: string,
-  port: number,
-  free: readonly number[],
-) {
-  const client = await tracker.connect();
-  const request: JoinRequest = {
-    group,
-    port,
-    storePathCount: free.length,
-    subdirectoriesPerPath: 256,
-    uploadPriority: 10,
-    joinedAtSeconds: 1,
-    startedAtSeconds: 1,
-    version: '6.16.1',
-    initial: true,
-    status: 0,
-    storageId: '',
-    trackerAddress: '127.0.0.1',
-    trackers: ['127.0.0.1:22122'],
-  };
-  expect((await client.ask(join, request)).status).toBe(0);
-  await client.ask(syncNotify, { sourceId: '', untilSeconds: 0 });
-  const usage = free.map((freeMegabytes) => ({ totalMegabytes: 100_000, freeMegabytes }));
-  expect((await client.ask(reportDiskUsage, usage)).status).toBe(0);
-  return client;
-}
-
-async function groupsOf(options: TrackerOptions): Promise<string[]> {
-  const tracker = await trackerOf(options);
-  await member(tracker, 'groupA', 23_001, [5000, 9000]);
-  const client = await member(tracker, 'groupB', 23_002, [50_000]);
-  const groups: string[] = [];
-  for (let turn = 0; turn < 4; turn++) {
-    const { status, answer } = await client.ask(queryStore, undefined);
-    groups.push(answer ? `${answer.group}/${answer.storePathIndex}` : String(status));
-  }
-  return groups;
-}
-
-it('an upload goes to the group that the rule says', async () => {
-  const all = ['groupA/0', 'groupB/0', 'groupA/1', 'groupB/0'];
-  expect(await groupsOf({})).toEqual(all);
-  const fixed = await groupsOf({ storeLookup: 'group', storeGroup: 'groupA' });
-  expect(fixed).toEqual(['groupA/0', 'groupA/1', 'groupA/0', 'groupA/1']);
-  const free = await groupsOf({ storeLookup: 'most-free' });
-  expect(free).toEqual(['groupB/0', 'groupB/0', 'groupB/0', 'groupB/0']);
-  expect(await groupsOf({ storeLookup: 'group', storeGroup: 'none' })).toEqual(
-    Array.from({ length: 4 }, () => '2'),
-  );
-  await expect(trackerOf({ storeLookup: 'group' })).rejects.toMatchObject({
-    code: 'invalid_option',
-  });
-});
+/** Several storages in a group, several store paths. */
 
 it('two storages of a group are told apart by ids, and readers are sent to the one that has the file', async () => {
   const storageIds = ['100001 group1 127.0.17.31', '100002 group1 127.0.17.32'];

@@ -106,12 +106,7 @@ describe('a storage and its disk', () => {
     expect(log).toMatch(new RegExp(`^\\d+ C ${file.name}\n$`));
     await storage.close();
     const again = await storageOf({ folder: storage.folder });
-    const { answer } = await (await again.connect()).ask(downloadFile, {
-      ...file,
-      offset: 0,
-      length: 0,
-    });
-    expect(answer).toEqual(Buffer.from('content'));
+    expect(await (await again.connect()).read(file)).toEqual(Buffer.from('content'));
   });
 
   it.each([
@@ -214,24 +209,18 @@ describe('a storage and its disk', () => {
     expect((await filesIn(storage.folder)).length).toBe(1);
   });
 
-  it('answers a small file that cannot be read, and goes on', async () => {
-    const { noted: disk, storage, client } = await watched();
-    const file = await client.upload(Buffer.from('content'));
-    disk.fails = { operation: 'read', code: 'EIO' };
-    const asked = { ...file, offset: 0, length: 0 };
-    expect((await client.ask(downloadFile, asked)).status).toBe(5);
-    expect((await client.ask(downloadFile, asked)).answer).toEqual(Buffer.from('content'));
-    expect(storage.errors.map((error) => error.message)).toEqual(['read fails with EIO']);
-  });
-
-  it('answers a download that cannot be read at all, and goes on', async () => {
-    const { noted: disk, client } = await watched({ cacheBytes: 0 });
-    const file = await client.upload(Buffer.from('content'));
-    disk.fails = { operation: 'read', code: 'EIO' };
-    expect((await client.ask(downloadFile, { ...file, offset: 0, length: 0 })).status).toBe(5);
-    // Nothing was announced, so the next request is read as one.
-    expect((await client.ask(downloadFile, { ...file, offset: 0, length: 0 })).status).toBe(0);
-  });
+  it.each([{}, { cacheBytes: 0 }])(
+    'answers a file that cannot be read, and goes on, with %j',
+    async (options) => {
+      const { noted: disk, storage, client } = await watched(options);
+      const file = await client.upload(Buffer.from('content'));
+      disk.fails = { operation: 'read', code: 'EIO' };
+      expect(await client.read(file)).toBe(5);
+      // Nothing was announced, so the next request is read as one.
+      expect(await client.read(file)).toEqual(Buffer.from('content'));
+      expect(storage.errors.map((error) => error.message)).toEqual(['read fails with EIO']);
+    },
+  );
 
   it('closes when a download fails in its middle', async () => {
     const { noted: disk, storage, client } = await watched({ cacheBytes: 0 });

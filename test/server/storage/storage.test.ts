@@ -2,13 +2,7 @@ import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
-import {
-  ANY_STORE_PATH,
-  decodeFields,
-  downloadFile,
-  encodeRequestHead,
-  uploadFile,
-} from '@stevedore/protocol';
+import { ANY_STORE_PATH, decodeFields, downloadFile } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { filesIn, idOf, pathOf, storageOf } from '../../support/storage/support.js';
 import { temporaryFolder } from '../../support/temporary.js';
@@ -81,18 +75,6 @@ describe('a storage', () => {
       expect((await filesIn(storage.folder)).length).toBe(4);
     },
   );
-
-  it('answers 28 when the disk has no room, and goes on', async () => {
-    const storage = await storageOf();
-    const client = await storage.connect();
-    client.send(
-      encodeRequestHead(uploadFile, { storePathIndex: 0, size: 2 ** 50, extension: 'bin' }),
-    );
-    expect((await client.reply())!.status).toBe(28);
-    await client.ended();
-    const other = await storage.connect();
-    expect((await other.upload(Buffer.from('small'))).group).toBe('group1');
-  });
 
   it('rejects options and directories it cannot work with', async () => {
     const folder = temporaryFolder();

@@ -1,23 +1,21 @@
 import {
-  activeTest,
   beat,
   type DiskUsage,
   encodeRequest,
   type JoinRequest,
   join,
   parameterReq,
-  queryFetch,
   queryStore,
   queryStoreInGroup,
-  queryUpdate,
   reportDiskUsage,
   StorageStatus,
   syncDestReq,
   syncNotify,
 } from '@stevedore/protocol';
+import type { TrackerOptions } from '@stevedore/tracker';
 import { describe, expect, it } from 'vitest';
 import { type RawClient, trackerOf, until } from '../../support/storage/support.js';
-import { bodyOf, frameVector, frameVectors } from '../../support/vectors.js';
+import { bodyOf, frameVectors } from '../../support/vectors.js';
 
 const firstJoin = frameVectors('storage-to-tracker').find(
   ({ cluster, op }) => cluster === 'plain' && op === 'first.127.0.17.3.STORAGE_JOIN',
@@ -29,14 +27,18 @@ function joinOf(changes: Partial<JoinRequest> = {}): JoinRequest {
 
 const room: DiskUsage = { totalMegabytes: 100_000, freeMegabytes: 50_000 };
 
-/** A storage that has joined and is active. */
-async function member(tracker: { connect(): Promise<RawClient> }, changes: Partial<JoinRequest>) {
+/** A storage that has joined and is active, with so much room on each of its store paths. */
+async function member(
+  tracker: { connect(): Promise<RawClient> },
+  changes: Partial<JoinRequest>,
+  freeMegabytes = room.freeMegabytes,
+) {
   const client = await tracker.connect();
   const request = joinOf(changes);
   expect((await client.ask(join, request)).status).toBe(0);
   const nobody = { sourceId: '', untilSeconds: 0 };
   expect((await client.ask(syncNotify, nobody)).status).toBe(0);
-  const usage = Array.from({ length: request.storePathCount }, () => room);
+  const usage = Array.from({ length: request.storePathCount }, () => ({ ...room, freeMegabytes }));
   expect((await client.ask(reportDiskUsage, usage)).status).toBe(0);
   return client;
 }
@@ -121,6 +123,28 @@ describe('a tracker', () => {
     expect((await storage.ask(queryStore, undefined)).status).toBe(0);
   });
 
+  it('sends an upload to the group that the rule says', async () => {
+    const groupsOf = async (options: TrackerOptions): Promise<string[]> => {
+      const tracker = await trackerOf(options);
+      await member(tracker, { group: 'groupA', port: 23_001, storePathCount: 2 }, 5_000);
+      const client = await member(tracker, { group: 'groupB', port: 23_002 });
+      const groups: string[] = [];
+      for (let turn = 0; turn < 4; turn++) {
+        const { status, answer } = await client.ask(queryStore, undefined);
+        groups.push(answer ? `${answer.group}/${answer.storePathIndex}` : String(status));
+      }
+      return groups;
+    };
+    expect(await groupsOf({})).toEqual(['groupA/0', 'groupB/0', 'groupA/1', 'groupB/0']);
+    const fixed = await groupsOf({ storeLookup: 'group', storeGroup: 'groupA' });
+    expect(fixed).toEqual(['groupA/0', 'groupA/1', 'groupA/0', 'groupA/1']);
+    expect(await groupsOf({ storeLookup: 'most-free' })).toEqual(Array(4).fill('groupB/0'));
+    const none = await groupsOf({ storeLookup: 'group', storeGroup: 'none' });
+    expect(none).toEqual(Array(4).fill('2'));
+    const refused = trackerOf({ storeLookup: 'group' });
+    await expect(refused).rejects.toMatchObject({ code: 'invalid_option' });
+  });
+
   it('takes groups and store paths in turns and leaves full paths out', async () => {
     const tracker = await trackerOf();
     await member(tracker, { group: 'groupB', port: 23_002 });
@@ -155,34 +179,5 @@ describe('a tracker', () => {
     await member(tracker, {});
     expect(await statusOf({ port: 1 })).toBe(22);
     expect(await client.isOpen()).toBe(true);
-  });
-
-  it('answers pipelined requests in their order', async () => {
-    const tracker = await trackerOf();
-    await member(tracker, {});
-    const client = await tracker.connect();
-    const name = frameVector('tracker', 'tracker.query_fetch_one.normal').request_hex;
-    client.send(
-      Buffer.concat([
-        encodeRequest(activeTest, undefined),
-        Buffer.from(name, 'hex'),
-        encodeRequest(queryStore, undefined),
-      ]),
-    );
-    const lengths = [];
-    for (let index = 0; index < 3; index++) lengths.push((await client.reply())!.body.length);
-    expect(lengths).toEqual([0, 39, 40]);
-  });
-
-  it('sends reads and changes to the storage a name points to', async () => {
-    const tracker = await trackerOf();
-    await member(tracker, {});
-    const client = await tracker.connect();
-    const file = queryFetch.request.decode(
-      bodyOf(frameVector('tracker', 'tracker.query_fetch_one.normal').request_hex),
-    );
-    const expected = { group: 'group1', address: '127.0.0.1', port: 24_000 };
-    expect((await client.ask(queryFetch, file)).answer).toEqual(expected);
-    expect((await client.ask(queryUpdate, file)).answer).toEqual(expected);
   });
 });

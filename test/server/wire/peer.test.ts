@@ -2,7 +2,12 @@ import { activeTest, appendFile, beginAuthentication, getMyIp, Status } from '@s
 import { checkAddress, control, FrameServer, Peer, type PeerOptions } from '@stevedore/wire';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { connectionLimits } from '../../../packages/wire/dist/server/limits.js';
-import { type FrameHandler, replyFrame, ScriptedServer } from '../../support/cluster/index.js';
+import {
+  type FrameHandler,
+  replyFrame,
+  runOut,
+  ScriptedServer,
+} from '../../support/cluster/index.js';
 
 /** Another daemon as a server of the tests: scripted where it goes wrong, else one of ours. */
 
@@ -22,7 +27,7 @@ async function peerOf(
   options: Partial<PeerOptions> = {},
   signal?: AbortSignal,
 ): Promise<Peer> {
-  const defaults = { address: checkAddress(address, 1), timeoutMs: 1000 };
+  const defaults = { address: checkAddress(address, 1), timeoutMs: 20_000 };
   const peer = await Peer.open({ ...defaults, ...options }, signal);
   onTestFinished(() => peer.close());
   return peer;
@@ -36,7 +41,7 @@ async function guarded(secret: string): Promise<{ readonly address: string }> {
     host: '127.0.0.1',
     port: 0,
     limits: connectionLimits({}),
-    access: { secrets, secret, withoutSecret: 'nothing', timeoutMs: 1000 },
+    access: { secrets, secret, withoutSecret: 'nothing', timeoutMs: 20_000 },
     handlers: new Map([[activeTest.code, control(activeTest, () => undefined)]]),
     closesAfterInvalid: true,
     onError: () => {},
@@ -139,8 +144,8 @@ describe('a peer', () => {
   });
 
   it('that says nothing is given up in time', async () => {
-    const server = await scripted({ onRequest() {} });
-    const peer = await peerOf(server, { timeoutMs: 30 });
+    const server = await scripted({ onRequest: ({ socket }) => void runOut(socket) });
+    const peer = await peerOf(server);
     await expect(peer.ask(activeTest, undefined)).rejects.toMatchObject({
       code: 'timeout',
     });

@@ -77,7 +77,10 @@ export class Running {
       const whole = this.stdout.slice(0, this.stdout.lastIndexOf('\n') + 1);
       const address = whole.split('\n').map(readyAddress).find(Boolean);
       if (address !== undefined) return address;
-      if (this.process.exitCode !== null) throw new Error(`ended: ${this.stderr}`);
+      const { exitCode, signalCode } = this.process;
+      if (exitCode !== null || signalCode !== null) {
+        throw new Error(`ended with ${signalCode ?? `code ${exitCode}`}: ${this.stderr}`);
+      }
       await new Promise((done) => setTimeout(done, 10));
     }
   }

@@ -2,6 +2,7 @@ import { connect, type Socket } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Arrived } from '@stevedore/bench/arrived';
 import { decodeHeader, HEADER_BYTES, OPEN_BODY_BYTES } from '@stevedore/protocol';
+import { runOut } from './run-out.js';
 import { type Received, replyFrame, ScriptedServer } from './scripted-server.js';
 
 /**
@@ -166,7 +167,9 @@ const LOST = ['connection_lost'];
 const BAD = ['bad_reply'];
 const LATE = ['timeout'];
 
-export const stall = wrong('says nothing', LATE, () => {});
+export const silence: Answer = () => {};
+
+export const stall = wrong('says nothing', LATE, ({ socket }) => void runOut(socket));
 
 export const reset = wrong('resets the connection', LOST, ({ socket }) => {
   socket.resetAndDestroy();
@@ -193,6 +196,7 @@ export const MISBEHAVIOURS: readonly Misbehaviour[] = [
   ...[stall, reset, fin, shortReply, longReply, wrongCommand, garbage],
   wrong('stalls within the header', LATE, ({ socket }, good) => {
     socket.write(good.subarray(0, 7));
+    void runOut(socket);
   }),
   wrong('announces a negative length', BAD, patching(0, 0xff)),
   wrong('announces an absurd length', BAD, patching(0, 0x7f)),
@@ -201,6 +205,7 @@ export const MISBEHAVIOURS: readonly Misbehaviour[] = [
   }),
   wrong('announces a byte more than it sends, then stalls', [...LATE, ...BAD], (to, good) => {
     to.socket.write(lengthened(good, 1));
+    void runOut(to.socket);
   }),
 ];
 

@@ -1,16 +1,8 @@
 import { mkdir, mkdtemp, readdir, rm, symlink } from 'node:fs/promises';
-import { isIPv6 } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join as joinPath } from 'node:path';
 import { type Storage, startStorage } from '@stevedore/node';
-import {
-  addressText,
-  type IpWidth,
-  join,
-  reportDiskUsage,
-  StorageStatus,
-  syncReport,
-} from '@stevedore/protocol';
+import { addressText, join, reportDiskUsage, StorageStatus, syncReport } from '@stevedore/protocol';
 import { startTracker, type Tracker } from '@stevedore/tracker';
 import { makeAddress, Peer, PROTOCOL_VERSION } from '@stevedore/wire';
 import { FaultyServer } from './faults.js';
@@ -25,13 +17,9 @@ import { FaultyServer } from './faults.js';
 export interface TestClusterOptions {
   /** Storages, all of one group, 1 to 16, at 127.0.0.1, 127.0.0.2 and so on. Default 1. */
   readonly storages?: number;
-  /** Default `group1`. */
-  readonly group?: string;
-  /** Address to listen on, of the first storage. Default 127.0.0.1. */
-  readonly host?: string;
-  /** Width of addresses in replies. Default narrow, for an IPv6 host wide. */
-  readonly addressWidth?: IpWidth;
 }
+
+const GROUP = 'group1';
 
 const FIRST_STORAGE_ID = 100_001;
 const MEGABYTES = 2 ** 30;
@@ -41,8 +29,7 @@ const LONGEST_MS = 2 ** 31 - 1;
 export type TestCluster = Awaited<ReturnType<typeof startTestCluster>>;
 
 export async function startTestCluster(options: TestClusterOptions = {}) {
-  const { storages: count = 1, group = 'group1', host = '127.0.0.1' } = options;
-  const addressWidth = options.addressWidth ?? (isIPv6(host) ? 'wide' : 'narrow');
+  const { storages: count = 1 } = options;
   const directory = await mkdtemp(joinPath(tmpdir(), 'stevedore-cluster-'));
   const closing: { close(): Promise<void> | void }[] = [];
   const close = async (): Promise<void> => {
@@ -54,33 +41,29 @@ export async function startTestCluster(options: TestClusterOptions = {}) {
     await mkdir(shared, { recursive: true });
     const storages: FaultyServer[] = [];
     for (let index = 0; index < count; index++) {
-      const daemon = await storageOf(directory, group, index);
+      const daemon = await storageOf(directory, index);
       closing.unshift(daemon);
-      const at = isIPv6(host) || index === 0 ? host : `127.0.0.${index + 1}`;
-      const proxy = await FaultyServer.before(daemon, at, 0);
+      const proxy = await FaultyServer.before(daemon, hostOf(index), 0);
       closing.unshift(proxy);
       storages.push(proxy);
     }
     const members = storages.map(({ address, port }, index) => {
-      const id = String(FIRST_STORAGE_ID + index);
-      return { id, address, port, host: address.slice(0, -String(port).length - 1) };
+      return { id: String(FIRST_STORAGE_ID + index), address, port, host: hostOf(index) };
     });
     const daemon = await startTracker({
-      ...{ host, port: 0, addressWidth, reservedSpaceMegabytes: 0 },
-      storageIds: members.map(({ id, address }) => `${id} ${group} ${address}`),
+      ...{ host: hostOf(0), port: 0, addressWidth: 'narrow', reservedSpaceMegabytes: 0 },
+      storageIds: members.map(({ id, address }) => `${id} ${GROUP} ${address}`),
       checkActiveIntervalMs: 86_400_000,
     });
     closing.unshift(daemon);
-    for (const { id, port, host: at } of members) {
-      const peer = await Peer.open({
-        ...{ address: addressOf(daemon), localAddress: at.replace(/[[\]]/g, '') },
-        timeoutMs: LONGEST_MS,
-      });
+    for (const { id, port, host } of members) {
+      const own = { address: addressOf(daemon), localAddress: host };
+      const peer = await Peer.open({ ...own, timeoutMs: LONGEST_MS });
       closing.unshift(peer);
       const ids = members.map((each) => each.id);
-      await report(peer, { group, port, storageId: id }, ids);
+      await report(peer, { group: GROUP, port, storageId: id }, ids);
     }
-    const tracker = await FaultyServer.before(daemon, host, 0);
+    const tracker = await FaultyServer.before(daemon, hostOf(0), 0);
     closing.unshift(tracker);
     const servers = [tracker, ...storages];
     return {
@@ -99,7 +82,6 @@ export async function startTestCluster(options: TestClusterOptions = {}) {
       /** Makes every server behave again. */
       behave: () => servers.forEach((server) => void server.behave()),
       close,
-      [Symbol.asyncDispose]: close,
     };
   } catch (error) {
     await close();
@@ -107,12 +89,14 @@ export async function startTestCluster(options: TestClusterOptions = {}) {
   }
 }
 
-async function storageOf(directory: string, group: string, index: number): Promise<Storage> {
+const hostOf = (index: number): string => `127.0.0.${index + 1}`;
+
+async function storageOf(directory: string, index: number): Promise<Storage> {
   const storePath = joinPath(directory, String(index));
   await mkdir(joinPath(storePath, 'data'), { recursive: true });
   await symlink(joinPath(directory, 'shared'), joinPath(storePath, 'data', '00'), 'junction');
   return startStorage({
-    ...{ group, port: 0, storePaths: [storePath], address: `127.0.0.${index + 1}` },
+    ...{ group: GROUP, port: 0, storePaths: [storePath], address: hostOf(index) },
     ...{ subdirectoriesPerPath: 1, maxIdleFiles: 0, cacheBytes: 0, durability: 'os' },
   });
 }

@@ -1,12 +1,13 @@
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { openMap } from '@stevedore/map';
 import { onTestFinished } from 'vitest';
+import { BadLink } from '../bad-link.js';
 import { COMMAND } from '../gateway-process.js';
 import { Daemon, freePorts } from '../kills/daemon.js';
 import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
@@ -19,24 +20,34 @@ import { Balancer } from './balancer.js';
 export interface DrillGateway {
   readonly name: string;
   readonly url: string;
+  /** The way by which other gateways reach it. */
+  readonly link: BadLink;
+  readonly peerUrl: string;
   readonly directory: string;
   readonly workers: number;
   readonly daemon: Daemon;
   /** Options of every command for its directory. */
   readonly options: (map?: string) => readonly string[];
-  /** URL that `--partner` names; empty: the deployment chooses. */
+  /** That `--partner` names; empty: the deployment chooses. */
   partner: string;
   killedAt: number;
+}
+
+export interface PutReceipt {
+  readonly key: string;
+  readonly name: string;
+  readonly copies: number;
 }
 
 /** So small that trunks are stored, joined, confirmed and dropped all the time. */
 const LIMITS = [
   ...['--trunk-size', '4MiB', '--small-file-limit', '1MiB', '--merge-max-age', '15s'],
   ...['--id-max-age', '60s', '--adopt-after', '40s'],
-  ...['--retain', '16MiB', '--cache-size', '16MiB', '--staged-copies', '2'],
+  ...['--retain', '16MiB', '--cache-size', '16MiB'],
 ];
 const READY_LIMIT_MS = 60_000;
 const ADOPTION_LIMIT_MS = 300_000;
+const PUT_LIMIT_MS = 120_000;
 
 export class DrillDeployment {
   readonly balancer: Balancer;
@@ -56,6 +67,7 @@ export class DrillDeployment {
     onTestFinished(async () => {
       this.balancer.close();
       await Promise.all(this.#daemons.map((daemon) => daemon.kill()));
+      for (const { link } of this.#known) link.close();
     });
   }
 
@@ -84,15 +96,28 @@ export class DrillDeployment {
     const directory = join(this.#folder, `g${this.#made}`);
     const [port] = (await freePorts(1)).map(String) as [string];
     const url = `http://127.0.0.1:${port}`;
+    const link = await BadLink.to(Number(port));
+    const peerUrl = `http://127.0.0.1:${link.port}`;
     const options = (map = this.map.url): readonly string[] => [
-      ...['--directory', directory, '--peer-url', url, '--map', map],
+      ...['--directory', directory, '--peer-url', peerUrl, '--map', map],
       ...[...this.#trackers, ...LIMITS],
       ...(gateway.partner === '' ? [] : ['--partner', gateway.partner]),
     ];
     const serving = ['--port', port, '--workers', String(workers)];
     const daemon = new Daemon(this.#folder, () => ['gateway', ...options(), ...serving]);
     const gateway: DrillGateway = {
-      ...{ name, url, directory, workers, daemon, options, partner: '', killedAt: 0 },
+      ...{
+        name,
+        url,
+        link,
+        peerUrl,
+        directory,
+        workers,
+        daemon,
+        options,
+        partner: '',
+        killedAt: 0,
+      },
     };
     this.#daemons.push(daemon);
     this.#known.push(gateway);
@@ -146,6 +171,21 @@ export class DrillDeployment {
     const directories = [directory];
     for (let n = 2; n <= workers; n++) directories.push(join(directory, 'workers', String(n)));
     return directories.map((each) => Number(readFileSync(join(each, 'origin'), 'utf8')));
+  }
+
+  /** `stevedore put` of these; resolves with their receipts, in this order. */
+  async put({ url }: DrillGateway, contents: readonly Buffer[]): Promise<PutReceipt[]> {
+    const cwd = temporaryFolder();
+    const names = contents.map((_, n) => String(n));
+    await Promise.all(names.map((name, n) => writeFile(join(cwd, name), contents[n]!)));
+    const args = [COMMAND, 'put', ...names, '--url', url, '--concurrency', '1', '--json'];
+    const running = promisify(execFile)(process.execPath, args, { cwd, timeout: PUT_LIMIT_MS });
+    const { stdout } = await running;
+    const receipts: PutReceipt[] = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    return receipts.sort((one, other) => Number(one.name) - Number(other.name));
   }
 
   /** Resolves once another gateway has the files of all of these by itself. */

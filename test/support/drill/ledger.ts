@@ -12,7 +12,10 @@ export interface Entry {
   readonly origin: number;
   readonly acknowledgedAt: number;
   readonly expiresAt: number;
-  state: 'there' | 'deleting' | 'deleted';
+  /** Machines that had it when it was acknowledged, by its receipt. */
+  readonly copies: number;
+  /** excused: it may have been on one machine alone, which is gone. */
+  state: 'there' | 'deleting' | 'deleted' | 'excused';
   deletedAt: number;
   /** The map was away when it was deleted, so others may not know yet. */
   isUntold: boolean;
@@ -47,9 +50,9 @@ export class DrillLedger {
     return this.#expiring.length;
   }
 
-  add(key: string, content: Buffer, expiresAt = Number.POSITIVE_INFINITY): void {
+  add(key: string, content: Buffer, copies = 1, expiresAt = Number.POSITIVE_INFINITY): void {
     const entry: Entry = {
-      ...{ key, sha256: digestOf(content), origin: originOf(key), expiresAt },
+      ...{ key, sha256: digestOf(content), origin: originOf(key), expiresAt, copies },
       ...{
         acknowledgedAt: performance.now(),
         state: 'there',

@@ -103,9 +103,10 @@ export class DrillLoad {
     const ask = { method: 'POST', path: '/files', body: content, headers };
     const answer = await this.#ask(operation, ask, [201]);
     if (!answer) return;
-    const { key } = JSON.parse(answer.body.toString()) as { key: string };
+    const { key, copies } = JSON.parse(answer.body.toString());
     const isEnding = operation === 'upload that expires';
-    this.#parts.ledger.add(key, content, isEnding ? begunAt + TTL_SECONDS * 1000 : undefined);
+    const expiresAt = isEnding ? begunAt + TTL_SECONDS * 1000 : undefined;
+    this.#parts.ledger.add(key, content, copies, expiresAt);
   }
 
   /** In two pieces, some time apart. */

@@ -38,6 +38,9 @@ export class DrillReport {
   slowRestarts = 0;
   /** Files that only a lost gateway and its partner had. */
   stagedAtLoss = 0;
+  /** Files that one lost gateway alone may have had. */
+  excused = 0;
+  putWithoutMap = 0;
 
   /** Something is away, or was a moment ago: a repeated request may be refused again. */
   get outage(): boolean {
@@ -148,7 +151,8 @@ export class DrillReport {
         `  ${name}: ${asked}, ${refused}, ${unexplained}, ${cut}, ${share}, ${mostTries}, ${times}`,
       );
     }
-    lines.push(`staged at gateways that were lost: ${this.stagedAtLoss}`);
+    lines.push(`staged at gateways that were lost: ${this.stagedAtLoss}, excused ${this.excused}`);
+    lines.push(`put while the map was away: ${this.putWithoutMap}`);
     lines.push(
       `not begun: ${this.notBegun}; verified besides: ${this.verified}; restarts of over ${RESTART_MS} ms: ${this.slowRestarts}`,
     );

@@ -1,3 +1,4 @@
+import { deferred } from '@stevedore/async';
 import type { FileName } from '@stevedore/protocol';
 import { watchedDisk } from '../watched-disk.js';
 import type { MemberOfTest } from './group.js';
@@ -19,13 +20,11 @@ export function gatedDisk() {
     return run();
   });
   const hold = (): (() => void) => {
-    let release: () => void = () => {};
-    gate = new Promise((resolve) => {
-      release = resolve;
-    });
+    const { promise, resolve } = deferred<void>();
+    gate = promise;
     return () => {
       gate = undefined;
-      release();
+      resolve();
     };
   };
   return { disk, hold };

@@ -25,6 +25,8 @@ import { startTracker, type TrackerOptions } from '@stevedore/tracker';
 import { onTestFinished, vi } from 'vitest';
 import { temporaryFolder } from '../temporary.js';
 
+export { until } from '../until.js';
+
 /** Daemons and raw connections of one test, closed behind it. */
 
 const WAIT_LIMIT_MS = 40_000;
@@ -259,25 +261,6 @@ export async function filesIn(folder: string): Promise<string[]> {
     .map((entry) => join(entry.parentPath, entry.name).slice(folder.length + 1))
     .filter((path) => !path.startsWith(join('data', 'sync')))
     .sort();
-}
-
-/**
- * Resolves once the condition holds. It fails before the test's own limit does, so that the
- * failure names the line that waited, and what it saw.
- */
-export async function until(
-  condition: () => boolean | Promise<boolean>,
-  seen: () => unknown = () => '',
-): Promise<void> {
-  const late = new Error(`the condition did not hold within ${WAIT_LIMIT_MS} ms`);
-  const end = Date.now() + WAIT_LIMIT_MS;
-  while (!(await condition())) {
-    if (Date.now() > end) {
-      late.message += ` ${seen()}`;
-      throw late;
-    }
-    await new Promise((resolve) => setTimeout(resolve, 2));
-  }
 }
 
 /** Uptime runs so many times as fast for what runs in this process, until the test ends. */

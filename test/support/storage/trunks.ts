@@ -1,10 +1,11 @@
 import { crc32 } from 'node:zlib';
 import {
-  encodeDirectoryEntry,
   encodeEnd,
   localHeaderBytes,
+  mostEntryBytes,
   type SliceEntry,
   type TrunkMember,
+  writeDirectoryEntry,
   writeLocalHeader,
 } from '@stevedore/protocol';
 
@@ -32,7 +33,7 @@ export function trunkOf(
       comment: JSON.stringify(group === undefined ? {} : { group }),
     };
     const header = localHeaderOf(member);
-    directory.push(encodeDirectoryEntry(member, at));
+    directory.push(directoryEntryOf(member, at));
     entries.push({ offset: at + header.length, size: content.length, crc32: member.crc32 });
     parts.push(header, content);
     at += header.length + content.length;
@@ -40,6 +41,11 @@ export function trunkOf(
   const table = Buffer.concat(directory);
   parts.push(table, encodeEnd(contents.length, at, table.length, '{"stevedore":1,"taskId":"t"}'));
   return { bytes: Buffer.concat(parts), entries };
+}
+
+export function directoryEntryOf(member: TrunkMember, headerOffset: number): Buffer {
+  const room = Buffer.alloc(mostEntryBytes(member), 0xff);
+  return room.subarray(0, writeDirectoryEntry(room, 0, member, headerOffset));
 }
 
 export function localHeaderOf(member: TrunkMember): Buffer {

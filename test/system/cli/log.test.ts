@@ -1,12 +1,12 @@
 import { once } from 'node:events';
 import { createServer, type Socket } from 'node:net';
-import { FastdfsClient } from '@stevedore/fastdfs';
-import { startTracker } from '@stevedore/tracker';
-import { expect, onTestFinished, test } from 'vitest';
+import { Status, uploadFile } from '@stevedore/protocol';
+import { expect, test } from 'vitest';
 import { prettyLine } from '../../../gateway/dist/observe/log-format.js';
 import { seldom } from '../../../gateway/dist/observe/seldom.js';
 import { Running } from '../../support/cli/run.js';
 import { mountSmallDisk, needsMount } from '../../support/small-disk.js';
+import { RawClient, trackerOf, until } from '../../support/storage/support.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 /** What commands that run until a signal write: one format at a time. */
@@ -108,19 +108,20 @@ test('errors of one system call are one trouble, whichever file it was for', () 
 });
 
 test.skipIf(needsMount.missing)('a storage whose disk is full says so once', async () => {
-  const disk = mountSmallDisk('8m');
-  const tracker = await startTracker({ port: 0, reservedSpaceMegabytes: 0 });
-  onTestFinished(() => tracker.close());
-  const trackers = [`127.0.0.1:${tracker.port}`];
-  const flags = ['--port', '0', '--store-paths', disk, '--trackers', trackers[0]!];
-  const storage = new Running(['storage', ...flags]);
-  await storage.ready();
-  const client = new FastdfsClient({ trackers });
-  onTestFinished(() => client.close());
-  const put = (): Promise<unknown> => client.upload(Buffer.alloc(1e6)).catch((error) => error);
-  await expect.poll(put, { timeout: 20_000 }).toMatch(/^group1/);
-  const refused = async (): Promise<boolean> => (await put()) instanceof Error;
-  await expect.poll(refused, { timeout: 20_000 }).toBe(true);
-  for (let count = 0; count < 5; count++) expect(await refused()).toBe(true);
-  expect(storage.stderr.match(/the disk is full/g)).toHaveLength(1);
+  const { port } = await trackerOf();
+  const flags = ['--store-paths', mountSmallDisk('8m'), '--trackers', `127.0.0.1:${port}`];
+  const storage = new Running(['storage', '--port', '0', ...flags]);
+  const address = await storage.ready();
+  // Past the tracker, which sends no file to a disk that it knows to be full.
+  const put = async (): Promise<number> => {
+    const client = await RawClient.open(Number(address.slice(address.lastIndexOf(':') + 1)));
+    const request = { storePathIndex: 0, size: 1e6, extension: '' };
+    return (await client.bring(uploadFile, request, Buffer.alloc(1e6))).status;
+  };
+  expect(await put()).toBe(Status.ok);
+  await until(async () => (await put()) !== Status.ok);
+  for (let count = 0; count < 5; count++) expect(await put()).toBe(Status.noSpace);
+  storage.process.kill('SIGTERM');
+  const { stderr } = await storage.result();
+  expect(stderr.match(/the disk is full/g)).toHaveLength(1);
 });

@@ -31,6 +31,10 @@ test('ls prints a line for each file that is asked for, oldest first', async () 
   const cut = await run(['ls', '--groups', '--limit', '1'], { env });
   expect([cut.code, cut.stdout]).toEqual([0, 'Zoo\n']);
   expect(cut.stderr).toBe('there are more groups: --limit shows more of them\n');
+  const some = await run(['ls', '--limit', '3'], { env });
+  expect(some.stdout.split('\n')).toHaveLength(4);
+  expect(some.stderr).toBe('there are more files: --limit shows more of them\n');
+  expect(await ls('--limit', '4')).toHaveLength(4);
   for (const other of [['--keys'], ['--prefix', 'a'], ['--order', 'newest']]) {
     expect((await run(['ls', '--groups', ...other], { env })).code).toBe(2);
   }

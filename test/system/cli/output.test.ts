@@ -1,3 +1,5 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { keyedGateway } from '../../support/cli/keyed-gateway.js';
 import { Running, shell } from '../../support/cli/run.js';
@@ -43,11 +45,14 @@ test.each([
 test('commands that print do not end with 0 when their reader has gone', async () => {
   const { env, put, directory: cwd } = await keyedGateway();
   const { key } = await put('name', 'x'.repeat(1_000_000));
+  mkdirSync(join(cwd, 'd'));
+  for (let file = 0; file < 300; file += 1) writeFileSync(join(cwd, 'd', String(file)), 'x');
   for (const [line, told] of [
     [`stevedore get ${key} | head -c 1`, ''],
     [`stevedore get ${key} > /dev/full`, 'stevedore: stdout: the disk is full\n'],
     ['stevedore ls > /dev/full', 'stevedore: stdout: the disk is full\n'],
     ['stevedore export out > /dev/full', 'stevedore: stdout: the disk is full\n'],
+    ['stevedore import d | head -n 1', 'stevedore: stdout: the other side closed the connection\n'],
   ] as const) {
     const { code, stderr } = await shell(line, { env, cwd });
     expect([code, stderr], line).toEqual([1, told]);

@@ -2,7 +2,7 @@ import { mkdir, rename, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { StoreError } from '@stevedore/staging';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { folder, Running, run } from '../../support/cli/run.js';
+import { folder, run } from '../../support/cli/run.js';
 import { guarded, newKey } from '../../support/gateway/guarded.js';
 import { running } from '../../support/gateway/harness.js';
 import { serving } from '../../support/serving.js';
@@ -74,21 +74,6 @@ describe('a second put', () => {
     await put(cwd, one.url);
     expect((await put(cwd, two.url)).stderr).toBe('stored 2 files, 12 B\n');
     expect((await put(cwd, one.url)).stderr).toBe('2 files there already\n');
-  });
-
-  test('goes on where the first was killed', async () => {
-    const { store, url } = await running();
-    const cwd = await folder(40);
-    const first = new Running(['put', 'd', '-c', '1'], { cwd, env: { STEVEDORE_URL: url } });
-    while (first.stdout.split('\n').length < 10) await new Promise((done) => setTimeout(done, 1));
-    first.process.kill('SIGKILL');
-    await first.result();
-    const printed = first.stdout.split('\n').length - 1;
-    const { receipts, code } = await put(cwd, url);
-    expect(code).toBe(0);
-    expect(receipts).toHaveLength(40);
-    expect(skippedOf(receipts).length).toBeGreaterThanOrEqual(printed);
-    expect(store.files.size).toBe(40);
   });
 
   test('needs no more than its API key does, and nothing on this disk', async () => {

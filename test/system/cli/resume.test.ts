@@ -4,7 +4,7 @@ import { request as requestOf } from 'node:http';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { keyedGateway } from '../../support/cli/keyed-gateway.js';
-import { folder, Running, run, shell } from '../../support/cli/run.js';
+import { folder, Running, run } from '../../support/cli/run.js';
 import { running } from '../../support/gateway/harness.js';
 import { serving } from '../../support/serving.js';
 
@@ -84,12 +84,4 @@ test('a file that is named twice is one upload', async () => {
   const { code, stdout } = await run(['put', 'd/0', 'd/0', '-u', url], { cwd });
   expect([code, store.files.size]).toEqual([0, 1]);
   expect(new Set(stdout.trimEnd().split('\n')).size).toBe(1);
-});
-
-test('a reader of receipts that has gone ends the run, which says that it is not done', async () => {
-  const { url } = await running();
-  const cwd = await folder(300);
-  const env = { STEVEDORE_URL: url };
-  const { code, stderr } = await shell('stevedore import d | head -n 1', { cwd, env });
-  expect([code, stderr]).toEqual([1, 'stevedore: stdout: the other side closed the connection\n']);
 });

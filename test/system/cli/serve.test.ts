@@ -1,10 +1,9 @@
-import { mkdir, readdir, writeFile } from 'node:fs/promises';
+import { readdir, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { Running, run, runApart } from '../../support/cli/run.js';
-import { RawConnection } from '../../support/gateway/harness.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 const ANY_PORTS = ['--port', '0', '--tracker-port', '0', '--storage-port', '0'];
@@ -38,23 +37,6 @@ describe('stevedore gateway', () => {
       expect((await threads({ UV_THREADPOOL_SIZE: undefined })) - four).toBeGreaterThanOrEqual(10);
     },
   );
-
-  test('finishes an upload that is under way when it is told to stop', async () => {
-    const cwd = temporaryFolder();
-    const gateway = new Running(['gateway', ...ANY_PORTS], { cwd });
-    const url = await gateway.ready();
-    const upload = new RawConnection(Number(new URL(url).port));
-    await upload.send(
-      'POST /files HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n',
-    );
-    await upload.sees(/100 Continue/);
-    await upload.send('hello');
-    gateway.process.kill('SIGTERM');
-    while (!gateway.stderr.includes('SIGTERM')) await new Promise((done) => setTimeout(done, 5));
-    await upload.send('hello');
-    expect((await upload.answer()).status).toBe(201);
-    expect(await gateway.result()).toMatchObject({ code: 0 });
-  });
 
   test.each(['{"prot": 1}', '{"port": "x"}', '[]', '{', 'null'])(
     'refuses the configuration %s with 2',
@@ -117,35 +99,5 @@ describe('stevedore tracker and storage', () => {
     expect(await first.result()).toMatchObject({ code: 0 });
     const third = new Running(args, { cwd });
     await third.ready();
-  });
-
-  test('are a cluster that a gateway stores into', async () => {
-    const cwd = temporaryFolder();
-    const tracker = new Running(['tracker', '--port', '0'], { cwd });
-    const trackers = await tracker.ready();
-    const storage = new Running(
-      ['storage', '--port', '0', '--trackers', trackers, '--store-paths', 'disk'],
-      { cwd },
-    );
-    await storage.ready();
-    const merging = ['--merge-max-age', '100ms', '--id-max-age', '0'];
-    const args = ['gateway', '--port', '0', '--trackers', trackers, ...merging];
-    const gateway = new Running(args, { cwd });
-    const url = await gateway.ready();
-    await mkdir(join(cwd, 'd'));
-    await writeFile(join(cwd, 'd', 'a.txt'), 'hello');
-    const env = { STEVEDORE_URL: url };
-    const stored = await run(['put', 'd', '--json'], { cwd, env });
-    const { key } = JSON.parse(stored.stdout) as { readonly key: string };
-    let fileId: string | undefined;
-    while (fileId === undefined) {
-      const told = await run(['stat', key, '--json'], { env });
-      fileId = (JSON.parse(told.stdout) as { readonly fileId?: string }).fileId;
-    }
-    expect((await run(['get', fileId], { env })).stdout).toBe('hello');
-    for (const node of [gateway, storage, tracker]) {
-      node.process.kill('SIGTERM');
-      expect(await node.result()).toMatchObject({ code: 0 });
-    }
   });
 });

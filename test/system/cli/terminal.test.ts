@@ -143,8 +143,9 @@ describe.skipIf(missing)('on a terminal', () => {
       const { code, lines: shown } = await onTerminal(command, cwd, url, press, columns);
       // The shell around it ends by the signal too.
       expect(code).toBe(130);
-      // A second one can come when the command has ended already: its echo stays.
-      const lines = times === 2 && shown.at(-1) === '^C' ? shown.slice(0, -1) : shown;
+      // A terminal can echo between a line and its end, and a second one when the command has ended.
+      const lines = shown.map((line) => line.replace(/(?<=.)\^C$/, ''));
+      if (times === 2 && lines.at(-1) === '^C') lines.pop();
       expect(lines.at(-1)).toMatch(
         /^stored \d+ files?, .*; stopped: the same command goes on from here$/,
       );

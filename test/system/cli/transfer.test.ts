@@ -1,8 +1,11 @@
-import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
+import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { keyedGateway } from '../../support/cli/keyed-gateway.js';
 import { run, runApart } from '../../support/cli/run.js';
 import { running } from '../../support/gateway/harness.js';
+import { ROOT } from '../../support/paths.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 const UNKNOWN_KEY = 'AAAAAAAAAAAAAAAAAAAAAA';
@@ -73,21 +76,6 @@ describe('stevedore put', () => {
 });
 
 describe('stevedore get', () => {
-  test('writes a file to stdout or to its place', async () => {
-    const { store, env } = await gateway();
-    const cwd = temporaryFolder();
-    const body = Buffer.alloc(500_000, 'abcdefg');
-    const { key } = await store.put(body);
-    expect(await run(['get', key], { cwd, env })).toEqual({
-      code: 0,
-      stdout: body.toString(),
-      stderr: '',
-    });
-    expect((await run(['get', key, '-o', 'out'], { cwd, env })).code).toBe(0);
-    expect((await readFile(join(cwd, 'out'))).equals(body)).toBe(true);
-    expect(await readdir(cwd)).toEqual(['out']);
-  });
-
   test('leaves no file behind when there is none to get', async () => {
     const { env } = await gateway();
     const cwd = temporaryFolder();
@@ -143,5 +131,21 @@ describe('wrong usage', () => {
       expect(code).toBe(0);
       expect(stdout).not.toBe('');
     }
+    const { stdout } = await run(['put', '--help']);
+    expect(stdout).toMatch(/\nExit codes: 0 done, 1 failed, 2 wrong usage\.\n$/);
   });
+});
+
+test('version tells the version of the gateway as well', async () => {
+  const { env } = await keyedGateway();
+  const { version } = JSON.parse(readFileSync(`${ROOT}/gateway/package.json`, 'utf8')) as {
+    version: string;
+  };
+  const { code, stdout } = await run(['version'], { env });
+  expect([code, stdout]).toEqual([
+    0,
+    `stevedore ${version}\ngateway ${version} at ${env.STEVEDORE_URL}\n`,
+  ]);
+  const gone = await run(['version', '--url', 'http://127.0.0.1:1']);
+  expect([gone.code, gone.stdout]).toEqual([1, `stevedore ${version}\n`]);
 });

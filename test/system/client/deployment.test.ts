@@ -277,7 +277,7 @@ describe.skipIf(needsPostgres.missing)('servers with a map in PostgreSQL', () =>
   });
 
   it('go on while the map is away, and tell it afterwards', async () => {
-    const { first, second } = await pair(map);
+    const { first, second } = await pair(map, { stagedCopies: 1 });
     const errors: Error[] = [];
     for (const store of [first, second]) store.on('error', (error) => errors.push(error));
     const before = await first.put('before');

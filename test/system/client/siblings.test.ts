@@ -1,11 +1,11 @@
-import { readdirSync, rmSync } from 'node:fs';
+import { cpSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { isStoreError, type OpenOptions, open, type StoreError } from '@stevedore/client';
 import { type GatewayStore, openForGateway } from '@stevedore/client/internal';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Deployment } from '../../../packages/client/dist/deployment/deployment.js';
-import { until } from '../../support/staging.js';
+import { forgetFileMap, until } from '../../support/staging.js';
 import { SMALL } from '../../support/store.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
@@ -177,9 +177,7 @@ describe('a file of a sibling', () => {
     const unknown = Buffer.from(key, 'base64url').fill(1, 8).toString('base64url');
     await expect(second.get(unknown)).rejects.toMatchObject(notFound);
     const again = await reopen(0, () => {
-      for (const suffix of ['', '-wal', '-shm']) {
-        rmSync(join(directories[0]!, `filemap.sqlite${suffix}`), { force: true });
-      }
+      forgetFileMap(directories[0]!);
     });
     expect(await (await second.get(key)).bytes()).toEqual(CONTENT);
     await again.delete(key);
@@ -190,9 +188,7 @@ describe('a file of a sibling', () => {
     const { first, second, directories } = await stores(2);
     const { key } = await first.put(CONTENT);
     await first.close();
-    for (const suffix of ['', '-wal', '-shm']) {
-      rmSync(join(directories[0]!, `filemap.sqlite${suffix}`), { force: true });
-    }
+    forgetFileMap(directories[0]!);
     second.siblings!.lookAgain();
     await expect(second.get(key)).rejects.toMatchObject({ code: 'storage_unavailable' });
   });
@@ -210,7 +206,6 @@ it('a copy of a directory beside it is refused', async () => {
   await all[1]!.close();
   const nobody = { delete: async () => false };
   const beside = [{ directory: directories[0]!, ...nobody }];
-  const { cpSync } = await import('node:fs');
   const copy = temporaryFolder();
   cpSync(join(directories[0]!, 'origin'), join(copy, 'origin'));
   await expect(

@@ -3,10 +3,11 @@ import { join } from 'node:path';
 import type { GatewayStore } from '@stevedore/client/internal';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { type GatewayInput, startGateway } from '@stevedore/gateway';
-import { openMap } from '@stevedore/map';
+import { openMap, originOf } from '@stevedore/map';
 import { expect, it, onTestFinished } from 'vitest';
 import { bytesOf, server } from '../../support/client/servers.js';
-import { freePorts } from '../../support/kills/daemon.js';
+import { ask, connections } from '../../support/gateway/workers/asking.js';
+import { daemonsIn, freePorts } from '../../support/kills/daemon.js';
 import { soon } from '../../support/soon.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
@@ -17,7 +18,8 @@ const GONE = { code: 'not_found' };
 /** Three servers of one FastDFS, which adopt soon. */
 async function three() {
   const path = join(temporaryFolder(), 'map.db');
-  const shared = { map: `sqlite:${path}`, adoptAfter: '1s' } as const;
+  // Second copies have tests of their own.
+  const shared = { map: `sqlite:${path}`, adoptAfter: '1s', stagedCopies: 1 } as const;
   const first = await server({ ...shared, peerUrl: 'http://10.0.0.1' });
   const trackers = first.trackers as string[];
   const second = await server({ ...shared, trackers, peerUrl: 'http://10.0.0.2' });
@@ -105,7 +107,8 @@ async function gateways(more: GatewayInput = {}) {
       {
         ...{ directory: join(folder, `g${n}`), port: ports[n]!, map: `sqlite:${path}` },
         ...{ peerUrl: `http://127.0.0.1:${ports[n]}`, logLevel: 'silent', mergeMaxAge: '1h' },
-        ...{ adoptAfter: '1s', idMaxAge: 0, ...(trackers.length > 0 ? { trackers } : {}), ...more },
+        ...{ adoptAfter: '1s', idMaxAge: 0, stagedCopies: 1 },
+        ...{ ...(trackers.length > 0 ? { trackers } : {}), ...more },
         ...how,
       },
       { onError: (error) => said.push((error as Error).message) },
@@ -278,3 +281,42 @@ it('a return that was cut off at any step goes on at the next start', async () =
   expect(readdirSync(join(last, 'returned'))).toEqual([]);
   await back.close();
 }, 240_000);
+
+it('a gateway with workers that was killed is adopted and comes back as a whole', async () => {
+  const { first, second, folder, directory, adopted, sql } = await gateways();
+  const port = String((await freePorts(1))[0]);
+  const url = `http://127.0.0.1:${port}`;
+  const shared = ['--map', first.options.map, '--trackers', first.store.trackers.join(',')];
+  const daemon = await daemonsIn(folder)([
+    ...['gateway', '--directory', directory, '--workers', '2', '--staged-copies', '1'],
+    ...['--port', port, '--peer-url', url, '--merge-max-age', '1h', ...shared],
+  ]);
+  const files = new Map<string, string>();
+  for (const agent of await connections({ url }, 2)) {
+    for (const n of [1, 2, 3]) {
+      const body = `content ${files.size} ${n}`;
+      const posted = await ask(url, '/files', { method: 'POST', body, agent });
+      files.set(JSON.parse(posted.body.toString()).key, body);
+    }
+  }
+  const origins = new Set([...files.keys()].map((key) => originOf(Buffer.from(key, 'base64url'))));
+  expect(origins.size).toBe(2);
+  // A server that is known to have no file is adopted by nobody.
+  const full = 'SELECT origin FROM stevedore_gateway WHERE url = ? AND staged_files = 3';
+  await soon(() => expect(sql(full, url)).toHaveLength(2));
+  await daemon.kill();
+  for (const origin of origins) await adopted(origin);
+  await daemon.restart();
+  const agents = await connections({ url }, 2);
+  for (const [key, body] of files) {
+    for (const agent of agents) {
+      await soon(async () =>
+        expect((await ask(url, `/files/${key}`, { agent })).body.toString()).toBe(body),
+      );
+    }
+    for (const { store } of [first, second]) expect(await bytesOf(store, key)).toBe(body);
+  }
+  for (const origin of origins) {
+    expect(existsSync(join(directory, 'returned', String(origin)))).toBe(false);
+  }
+});

@@ -14,6 +14,7 @@ import {
   peerToken,
 } from '../../../packages/client/dist/holders/peer-seals.js';
 import { deployedGateway, deployedPair } from '../../support/deployment.js';
+import { tus as tusOf } from '../../support/gateway/tus.js';
 import { quiet } from '../../support/quiet.js';
 import { soon } from '../../support/soon.js';
 import { ofSuite, temporaryFolder } from '../../support/temporary.js';
@@ -41,21 +42,17 @@ it('an upload in several requests goes on at any gateway', async () => {
     { smallFileLimit: '1MiB' },
     { trustProxy: ['loopback'] },
   );
-  const tus = (url: string, method: string, more: Record<string, string>, body?: Buffer) =>
-    fetch(url, {
-      method,
-      headers: { 'tus-resumable': '1.0.0', 'x-forwarded-prefix': '/storage', ...more },
-      ...(body ? { body } : {}),
-    });
+  const prefix = { 'x-forwarded-prefix': '/storage' };
+  const tus: typeof tusOf = (url, method, more, ...rest) =>
+    tusOf(url, method, { ...prefix, ...more }, ...rest);
   const content = randomBytes(3_000_000);
   const begun = await tus(`${first.url}/uploads`, 'POST', { 'upload-length': '3000000' });
   const path = begun.headers.get('location')!;
   const key = path.slice(path.lastIndexOf('/') + 1);
   let last: string | null = null;
-  const type = { 'content-type': 'application/offset+octet-stream' };
   for (const [index, { url }] of [second, first, second].entries()) {
     const offset = index * 1_000_000;
-    const at = { 'upload-offset': String(offset), ...type };
+    const at = { 'upload-offset': String(offset) };
     const answer = await tus(url + path, 'PATCH', at, content.subarray(offset, offset + 1_000_000));
     expect(answer.status).toBe(204);
     expect(answer.headers.get('upload-offset')).toBe(String(offset + 1_000_000));
@@ -77,30 +74,20 @@ it('an upload in several requests goes on at any gateway', async () => {
   // Only a gateway passes requests on.
   expect((await tus(first.url + at, 'HEAD', { [PEER_HEADER]: 'x' })).status).toBe(404);
   await first.close();
-  const away = await tus(second.url + at, 'PATCH', { 'upload-offset': '0', ...type }, content);
-  expect([away.status, ((await away.json()) as { code: string }).code]).toEqual([
-    503,
-    'storage_unavailable',
-  ]);
+  const away = await tus(second.url + at, 'PATCH', { 'upload-offset': '0' }, content);
+  expect([away.status, away.code]).toEqual([503, 'storage_unavailable']);
 });
 
 it('an upload in several requests waits for its gateway to restart', async () => {
   const directory = temporaryFolder();
   const { map, first, second } = await deployedPair({}, { directory });
-  const tus = (url: string, method: string, more: Record<string, string>, body?: Buffer) =>
-    fetch(url, {
-      method,
-      headers: { 'tus-resumable': '1.0.0', ...more },
-      ...(body ? { body } : {}),
-    });
   const content = randomBytes(200_000);
-  const begun = await tus(`${second.url}/uploads`, 'POST', { 'upload-length': '200000' });
+  const begun = await tusOf(`${second.url}/uploads`, 'POST', { 'upload-length': '200000' });
   const path = begun.headers.get('location')!;
-  const head = () => tus(first.url + path, 'HEAD', {});
+  const head = () => tusOf(first.url + path, 'HEAD');
   expect((await head()).headers.get('upload-offset')).toBe('0');
   await second.close();
-  const type = { 'content-type': 'application/offset+octet-stream' };
-  const patched = tus(first.url + path, 'PATCH', { 'upload-offset': '0', ...type }, content);
+  const patched = tusOf(first.url + path, 'PATCH', { 'upload-offset': '0' }, content);
   await quiet();
   const trackers = first.store.trackers.join(',');
   const port = Number(new URL(second.url).port);
@@ -146,7 +133,7 @@ it('a file that is staged at one gateway is the same at the other one', async ()
 });
 
 it('while its gateway is away a staged file is 503, a merged one is read, and only what is nowhere is 404', async () => {
-  const { first, second } = await deployedPair();
+  const { first, second } = await deployedPair({ stagedCopies: 1 });
   const content = randomBytes(3000);
   // The tracker and the storage stay: the second gateway has them.
   const merged = await upload(second, content);
@@ -262,7 +249,7 @@ it('gateways say who does not reach whom, in both directions, and are ready neve
 });
 
 it('a row of the map with a URL that is none concerns nothing but the files staged there', async () => {
-  const { first, second, map, trackers } = await deployedPair();
+  const { first, second, map, trackers } = await deployedPair({ stagedCopies: 1 });
   const key = await upload(first, randomBytes(1000));
   const lost = await upload(second, randomBytes(1000));
   const { origin } = second.store.deployment!;

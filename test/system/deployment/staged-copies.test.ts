@@ -6,11 +6,13 @@ import { promisify } from 'node:util';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { startGateway } from '@stevedore/gateway';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { deployedGateway } from '../../support/deployment.js';
 import { type Ask, ask, connections } from '../../support/gateway/workers/asking.js';
 import { COMMAND } from '../../support/gateway-process.js';
 import { type Daemon, daemonsIn, freePorts } from '../../support/kills/daemon.js';
 import { needsPostgres, PostgresServer } from '../../support/map/postgres-server.js';
 import { soon } from '../../support/soon.js';
+import { plainGateway } from '../../support/store.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 /** Staged files of a gateway that was killed, at the others: three gateways, one of two workers. */
@@ -105,6 +107,12 @@ interface ThreeOptions {
 
 type Three = Awaited<ReturnType<typeof three>>;
 
+async function receiptAt({ url }: Pick<Server, 'url'>): Promise<{ readonly key: string }> {
+  const posted = await ask(url, '/files', { method: 'POST', body: 'content' });
+  expect(posted.status).toBe(201);
+  return JSON.parse(posted.body.toString());
+}
+
 const contentOf = (n: number): string => `file ${n} `.repeat(100 + n);
 
 async function post({ url }: Server, body: string, how: Ask = {}): Promise<string> {
@@ -143,6 +151,24 @@ function unknownLike(key: string): string {
   bytes[15] = bytes[15]! ^ 1;
   return bytes.toString('base64url');
 }
+
+test('an upload is on two machines where there are two, and its receipt says so', async () => {
+  const alone = await plainGateway({});
+  expect(await receiptAt(alone)).not.toHaveProperty('copies');
+  const map = `sqlite:${join(temporaryFolder(), 'map.db')}`;
+  const first = await deployedGateway({ map });
+  expect(await receiptAt(first)).toMatchObject({ copies: 1 });
+  const ready = await fetch(`${first.url}/health/ready`);
+  expect([ready.status, await ready.text()]).toEqual([200, expect.stringContaining('one copy')]);
+  const second = await deployedGateway({ map, trackers: first.store.trackers.join(',') });
+  await soon(async () => expect(await receiptAt(first)).toMatchObject({ copies: 2 }));
+  const { key } = await receiptAt(first);
+  await first.close();
+  expect(await (await fetch(`${second.url}/files/${key}`)).text()).toBe('content');
+  expect(await receiptAt(second)).toMatchObject({ copies: 1 });
+  const metrics = await (await fetch(`${second.url}/metrics`)).text();
+  expect(metrics).toMatch(/^stevedore_one_copy_files_total [12]$/m);
+});
 
 test('a killed gateway’s staged files are read at every process of the others, and adopted', async () => {
   const servers = await three();

@@ -2,6 +2,7 @@ import { connect } from '@stevedore/client/connect';
 import type { Gateway, GatewayInput } from '@stevedore/gateway';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { deployedPair } from '../../support/deployment.js';
+import { HOUR_MS, movableTime } from '../../support/fake-clock.js';
 import { needsPostgres, PostgresServer } from '../../support/map/postgres-server.js';
 import { soon } from '../../support/soon.js';
 
@@ -127,11 +128,12 @@ describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () =>
   });
 
   it('agree on what is known of a file, on its expiry and its deletion, by key and slice id', async () => {
+    const later = movableTime();
     const { first, second } = await pair();
     const meta = { 'x-filename': 'a.txt', 'content-type': 'text/plain' };
     const lasting = await post(first, 'lasting', meta);
-    const short = await post(first, 'short', { ...meta, 'x-expires-in': '6' });
-    const staged = await post(first, 'staged', { ...meta, 'x-expires-in': '6' });
+    const short = await post(first, 'short', { ...meta, 'x-expires-in': '3600' });
+    const staged = await post(first, 'staged', { ...meta, 'x-expires-in': '3600' });
     expect([lasting.status, short.status, staged.status]).toEqual([201, 201, 201]);
     const info = async (at: Gateway, id: string) =>
       (await (await read(at, `/files/${id}/info`)).json()) as { fileId?: string };
@@ -150,6 +152,7 @@ describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () =>
     for (const at of [first, second]) {
       for (const path of paths.slice(0, 2)) expect((await read(at, path)).status).toBe(200);
     }
+    later(HOUR_MS);
     for (const at of [first, second]) {
       for (const path of paths.slice(2)) {
         await soon(async () => expect((await read(at, path)).status, path).toBe(404));

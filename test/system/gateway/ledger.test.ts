@@ -48,9 +48,7 @@ async function sendChunked(url: string, method: string, headers: object, bytes: 
 }
 
 const patchHeaders = (offset: number, headers: object = {}) => ({
-  'tus-resumable': '1.0.0',
   'upload-offset': `${offset}`,
-  'content-type': 'application/offset+octet-stream',
   ...headers,
 });
 

@@ -1,4 +1,5 @@
 import { crc32, deflateSync } from 'node:zlib';
+import { deferred } from '@stevedore/async';
 import { open } from '@stevedore/client';
 import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
 import { ProblemError, queryOf, signedDownload } from '@stevedore/middleware/core';
@@ -398,10 +399,7 @@ async function held(limits: Partial<PictureOptions> = {}, body?: Buffer) {
   onTestFinished(() => pictures.close());
   const { key } = await store.put(body ?? (await photograph(40, 30).png().toBuffer()));
   const file = await store.get(key);
-  let goOn = (): void => {};
-  const gate = new Promise<void>((resolve) => {
-    goOn = resolve;
-  });
+  const { promise: gate, resolve: goOn } = deferred<void>();
   /** Widths in the order in which their originals were read. */
   const read: number[] = [];
   const ask = (client: string, width: number) => {

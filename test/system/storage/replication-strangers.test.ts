@@ -1,6 +1,7 @@
 import { readFile, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import path from 'node:path';
+import { deferred } from '@stevedore/async';
 import { type Disk, decoratedDisk, localDisk } from '@stevedore/disk';
 import {
   beat,
@@ -82,7 +83,8 @@ describe('a storage of a group', () => {
     const stranger = a!.host.replace(/\d+$/, '200');
     const to = { host: a!.host, port: a!.storage!.port };
     const open = () => from(stranger, to);
-    expect(await attempts(open, file.name)).toEqual(Array.from({ length: 8 }, () => 13));
+    const denied = Array.from({ length: 8 }, () => Status.accessDenied);
+    expect(await attempts(open, file.name)).toEqual(denied);
     const client = await open();
     expect((await client.ask(reportServerId, group.members[1]!.host)).status).toBe(13);
     expect([...(await contentsOf(a!)).keys()]).toEqual([file.name]);
@@ -155,14 +157,8 @@ describe('a storage of a group', () => {
     await b!.stop();
     const member = () => from(b!.host, { host: a!.host, port: a!.storage!.port });
     const hold = (step: 'exists' | 'rename') => {
-      let release = () => {};
-      let passed = () => {};
-      const open = new Promise<void>((resolve) => {
-        release = resolve;
-      });
-      const reached = new Promise<void>((resolve) => {
-        passed = resolve;
-      });
+      const { promise: open, resolve: release } = deferred<void>();
+      const { promise: reached, resolve: passed } = deferred<void>();
       gates.set(step, { passed, open });
       return { release, reached };
     };
@@ -226,7 +222,7 @@ describe('a storage of a group', () => {
   });
 
   it('outlives what a broken member may send', async () => {
-    const group = await groupOf(2, { requestTimeoutMs: 300 });
+    const group = await groupOf(2, { requestTimeoutMs: 2000 });
     const [a, b] = group.members;
     const file = await (await a!.connect()).upload(CONTENT);
     await b!.stop();
@@ -267,7 +263,6 @@ describe('a storage of a group', () => {
     const places = (await filesIn(a!.folder)).filter((path) => !/^data\/[0-9A-F]{2}\//.test(path));
     expect(places.filter((path) => !path.startsWith('data/.tmp'))).toEqual([]);
     expect((await contentsOf(a!)).get(file.name)?.endsWith('content')).toBe(true);
-    expect(Status.accessDenied).toBe(13);
   });
 
   it("takes a stock member's links, which go with their files", async () => {

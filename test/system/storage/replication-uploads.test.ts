@@ -50,7 +50,7 @@ describe('an upload', () => {
   });
 
   it('of a slave that is refused leaves the slave alone that another member took since', async () => {
-    const { group, slow, hold } = await groupWithSlow({ writeCopies: 2, writeTimeoutMs: 1500 });
+    const { group, slow, hold } = await groupWithSlow({ writeCopies: 2, writeTimeoutMs: 3000 });
     const [first, second] = group.members as [MemberOfTest, MemberOfTest];
     const client = await first.connect();
     const { name } = await client.upload(Buffer.from('master'));

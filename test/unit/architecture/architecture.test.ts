@@ -278,20 +278,19 @@ test('paths that documents and comments name exist', () => {
   expect(broken).toEqual([]);
 });
 
+/** Of a package, or at the top. */
+const folderOf = (path: string): string =>
+  path
+    .split('/')
+    .slice(0, path.startsWith('packages/') ? 2 : 1)
+    .join('/');
+
 /** Where a path may begin: at the root, beside who names it, in its package, among packages. */
 const PLACES: readonly ((path: string) => string)[] = [
   () => '.',
   dirname,
-  (path) =>
-    path
-      .split('/')
-      .slice(0, path.startsWith('packages/') ? 2 : 1)
-      .join('/'),
-  (path) =>
-    `${path
-      .split('/')
-      .slice(0, path.startsWith('packages/') ? 2 : 1)
-      .join('/')}/src`,
+  (path) => folderOf(path),
+  (path) => `${folderOf(path)}/src`,
   () => 'packages',
 ];
 
@@ -311,24 +310,16 @@ function headingsOf(path: string): string[] {
   );
 }
 
-/** Each circle once, by Tarjan's algorithm. */
+/** The paths that lead back to where they have been. */
 function circlesIn(graph: ReadonlyMap<string, readonly string[]>): string[][] {
-  const order = new Map<string, number>();
-  const lowest = new Map<string, number>();
-  const stack: string[] = [];
+  const seen = new Set<string>();
   const circles: string[][] = [];
-  const visit = (path: string): void => {
-    order.set(path, order.size);
-    lowest.set(path, order.get(path)!);
-    stack.push(path);
-    for (const next of graph.get(path) ?? []) {
-      if (!order.has(next)) visit(next);
-      if (stack.includes(next)) lowest.set(path, Math.min(lowest.get(path)!, lowest.get(next)!));
-    }
-    if (lowest.get(path) !== order.get(path)) return;
-    const circle = stack.splice(stack.indexOf(path));
-    if (circle.length > 1) circles.push(circle.sort());
+  const visit = (path: string, way: readonly string[]): void => {
+    if (way.includes(path)) circles.push([...way.slice(way.indexOf(path)), path]);
+    if (seen.has(path)) return;
+    seen.add(path);
+    for (const next of graph.get(path) ?? []) visit(next, [...way, path]);
   };
-  for (const path of graph.keys()) if (!order.has(path)) visit(path);
+  for (const path of graph.keys()) visit(path, []);
   return circles;
 }

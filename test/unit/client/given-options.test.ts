@@ -13,7 +13,8 @@ const UNITS: Readonly<Record<string, string>> = {
 };
 
 function typeOf({ kind, choices }: OptionSpec): string {
-  if (choices) return choices.map((each) => `'${each}'`).join(' | ');
+  if (choices)
+    return choices.map((each) => (typeof each === 'number' ? each : `'${each}'`)).join(' | ');
   const types = { text: 'string', list: 'readonly string[]', boolean: 'boolean' };
   if (kind === 'size') return 'Size';
   if (kind === 'duration') return 'Duration';

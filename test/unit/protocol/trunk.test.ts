@@ -2,7 +2,6 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 as zlibCrc32 } from 'node:zlib';
 import {
-  encodeDirectoryEntry,
   encodeEnd,
   endBytes,
   groupOfComment,
@@ -17,8 +16,9 @@ import {
   type TrunkMember,
 } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
+import { execFileSync } from '../../support/child-process.js';
 import { Random } from '../../support/random.js';
-import { localHeaderOf } from '../../support/storage/trunks.js';
+import { directoryEntryOf, localHeaderOf } from '../../support/storage/trunks.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 interface File extends TrunkMember {
@@ -29,19 +29,7 @@ const COMMENT = '{"stevedore":1,"taskId":"täsk-1"}';
 
 function file(name: string, content: Buffer, comment: string): File {
   const modifiedAt = new Date('2026-11-20T20:43:52Z');
-  return { name, content, comment, size: content.length, crc32: crcOf(content), modifiedAt };
-}
-
-/** Bit by bit, from the polynomial. */
-function crcOf(bytes: Buffer): number {
-  let register = 0xffff_ffff;
-  for (const byte of bytes) {
-    register ^= byte;
-    for (let bit = 0; bit < 8; bit++) {
-      register = register & 1 ? (register >>> 1) ^ 0xedb8_8320 : register >>> 1;
-    }
-  }
-  return ~register >>> 0;
+  return { name, content, comment, size: content.length, crc32: zlibCrc32(content), modifiedAt };
 }
 
 const FILES: readonly File[] = [
@@ -69,7 +57,7 @@ function buildTrunk(files: readonly File[], comment: string): { trunk: Buffer; o
     at += bytes.length;
   };
   for (const each of files) {
-    directory.push(encodeDirectoryEntry(each, at));
+    directory.push(directoryEntryOf(each, at));
     add(localHeaderOf(each));
     offsets.push(at);
     add(each.content);
@@ -94,8 +82,6 @@ with zipfile.ZipFile(sys.argv[1]) as z:
         } for i in z.infolist()],
     }))
 `;
-
-import { execFileSync } from '../../support/child-process.js';
 
 interface ZipListing {
   readonly bad: string | null;

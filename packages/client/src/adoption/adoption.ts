@@ -6,7 +6,7 @@ import {
   type Gateway,
   type ListedTrunk,
   type LostFile,
-  type MapError,
+  MapError,
   originOf,
 } from '@stevedore/map';
 import { isTrunkId, parseFileId } from '@stevedore/protocol';
@@ -18,6 +18,7 @@ import {
   type HeldIndex,
   readAbout,
   type Staging,
+  StoreError,
   type TakenOver,
   type TrunkStore,
 } from '@stevedore/staging';
@@ -151,7 +152,7 @@ export class Adoptions {
       }
       const silentS = Math.round((gateways.mapNow() - seenAt) / 1000);
       const message = `origin ${origin} was silent for ${silentS} s: this server adopts its files`;
-      report(new Error(message));
+      report(new MapError('adoption', message));
       return gateways.refresh();
     }
   }
@@ -172,7 +173,7 @@ export class Adoptions {
       if (signal.aborted) return;
       const trouble = (error as Error).message;
       this.#parts.report(
-        new Error(`origin ${origin} is not adopted yet: ${trouble}`, { cause: error }),
+        new MapError('adoption', `origin ${origin} is not adopted yet: ${trouble}`, error),
       );
       await this.#note(gateway, { trouble }).catch(() => undefined);
       const pause = this.#pauses.get(origin) ?? new GrowingPause(RETRIES);
@@ -333,10 +334,11 @@ function adoptedOf({ id, fileId, isWhole, file }: ListedTrunk): AdoptedTrunk | u
   return { taskId, kind: 'whole', fileId, size, crc32, file: about };
 }
 
-function withoutBytes(origin: number, lost: readonly LostFile[]): Error {
+function withoutBytes(origin: number, lost: readonly LostFile[]): StoreError {
   const some = lost.slice(0, MAX_NAMED).map(({ key, name }) => `${key} ${name}`.trim());
   const more = lost.length > MAX_NAMED ? ` and ${lost.length - MAX_NAMED} more` : '';
-  return new Error(
+  return new StoreError(
+    'corrupt',
     `${lost.length} files of origin ${origin} have no sound bytes in FastDFS or in a copy: ${some.join(', ')}${more}`,
   );
 }

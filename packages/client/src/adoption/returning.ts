@@ -148,19 +148,21 @@ export class Returns {
     // Somebody listens to the store once it is open.
     await nextTurn();
     report(
-      new Error(
+      new MapError(
+        'adoption',
         `origin ${origin} was adopted while ${directory} was away: it has origin ${deployment.origin} now, and gives the adopter what only its disk has`,
       ),
     );
     for (let said = ''; !signal.aborted; ) {
       try {
         const done = await this.#attempt(origin);
-        if (done !== undefined) return report(new Error(done));
+        if (done !== undefined) return report(new MapError('adoption', done));
         pause.reset();
       } catch (error) {
         const { message } = error as Error;
         if (signal.aborted) return;
-        if (message !== said) report(new Error(`origin ${origin} is not back yet: ${message}`));
+        if (message !== said)
+          report(new MapError('adoption', `origin ${origin} is not back yet: ${message}`));
         said = message;
       }
       await sleep(pause.next(), undefined, { signal, ref: false }).catch(() => undefined);

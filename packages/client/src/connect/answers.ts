@@ -14,6 +14,7 @@ interface InfoJson extends Pick<FileInfo, 'key' | 'name' | 'size' | 'type' | 'st
   readonly expiresAt?: string;
   readonly pictureOf?: string;
   readonly fileId?: string;
+  readonly copies?: 1 | 2;
   readonly idPending?: { readonly reason: IdPendingReason; readonly by?: string };
 }
 
@@ -31,7 +32,7 @@ export function infoOf(json: unknown): FileInfo | undefined {
   if (!isSound) return undefined;
   const { key, name, size, type, state, affinityGroup, expiresAt, fileId, idPending, ...rest } =
     facts as InfoJson;
-  const { pictureOf } = rest;
+  const { pictureOf, copies } = rest;
   const by = idPending?.by === undefined ? {} : { by: new Date(idPending.by) };
   return {
     key,
@@ -45,6 +46,7 @@ export function infoOf(json: unknown): FileInfo | undefined {
     ...(expiresAt === undefined ? {} : { expiresAt: new Date(expiresAt) }),
     ...(pictureOf === undefined ? {} : { pictureOf }),
     ...(fileId === undefined ? {} : { fileId }),
+    ...(copies === undefined ? {} : { copies }),
     ...(idPending === undefined ? {} : { idPending: { reason: idPending.reason, ...by } }),
   };
 }

@@ -89,7 +89,11 @@ export class Deployment {
   readonly #known: MapCache;
   readonly #publisher: Publisher;
   readonly #adoptions: Adoptions;
-  readonly #announcing: Gathered<Buffer, void>;
+  readonly #announcing = new Gathered<Buffer, void>(async (keys) => {
+    const removals = keys.map((key) => ({ key }));
+    await this.#parts.map.remove(removals, true);
+    return [];
+  }, ANNOUNCEMENTS);
   readonly #gateways: Gateways;
   readonly #removals: RemovalPoll;
   readonly #ownRemovals: OwnRemovals;
@@ -116,39 +120,24 @@ export class Deployment {
     this.#parts = parts;
     this.#gateways = new Gateways(parts);
     const { map, outbox, adoption, report } = parts;
-    const find = (keys: readonly Buffer[]) => this.#asked(() => map.find(keys));
-    this.#known = new MapCache({ find });
+    this.#known = new MapCache({ find: (keys) => this.#asked(() => map.find(keys)) });
     this.#publisher = new Publisher(map, outbox);
     this.#ownRemovals = new OwnRemovals({
       map,
       origins: () => [this.origin, ...this.#gateways.adopted],
       deleteHere: parts.deleteHere,
-      onHeard: (key) => {
-        if (!this.isKnownRemoved(key)) this.noteRemoved(key);
-      },
+      onHeard: (key) => void (this.isKnownRemoved(key) || this.noteRemoved(key)),
       onFailure: (error) => this.#fail(error),
     });
     this.#removals = new RemovalPoll({
-      after: (removal, limit) => map.removalsAfter(removal, limit),
+      map,
       now: () => this.#mapTime(),
       onRemoved: (key) => {
         if (!this.isKnownRemoved(key)) this.#ownRemovals.noteRemoved(key);
         this.noteRemoved(key);
       },
     });
-    map.listen((topic) => {
-      if (topic === 'removals') this.#lookAt = 0;
-      else if (topic === 'gateways') this.#listAt = 0;
-      else return;
-      this.#hasten();
-    });
-    this.#announcing = new Gathered(async (keys) => {
-      await map.remove(
-        keys.map((key) => ({ key })),
-        true,
-      );
-      return [];
-    }, ANNOUNCEMENTS);
+    map.listen((topic) => this.#hasten(topic));
     this.#adoptions = new Adoptions({
       ...{ ...adoption, map, origin: this.origin, report },
       onDone: (origin) => {
@@ -273,6 +262,11 @@ export class Deployment {
     }
   }
 
+  /** As `gateways`, or as listed a moment ago. */
+  async gatewaysLately(): Promise<readonly Gateway[]> {
+    return this.#gateways.isFresh ? this.#gateways.list : this.gateways();
+  }
+
   /** The servers of the deployment, as last listed while the map is down. Rejects with MapError. */
   async gateways(): Promise<readonly Gateway[]> {
     try {
@@ -322,6 +316,11 @@ export class Deployment {
     return this.#gateways.recordHolder(holder);
   }
 
+  /** False if no server has had copies of the files staged here. */
+  get hasHadCopies(): boolean {
+    return this.#gateways.hasHolder;
+  }
+
   /** URL of the server that has the key's file; undefined if that is this one or has no URL. */
   async urlFor(key: string): Promise<string | undefined> {
     const origin = originOf(Buffer.from(key, 'base64url'));
@@ -330,8 +329,8 @@ export class Deployment {
   }
 
   stats(): DeploymentStats {
-    const { isMapAvailable } = this;
-    return { pending: this.#publisher.pending, isMapAvailable, silent: this.#gateways.silent() };
+    const { pending } = this.#publisher;
+    return { pending, isMapAvailable: !this.#isAway, silent: this.#gateways.silent() };
   }
 
   /** Publishes part of the backlog if the map answers, then closes. */
@@ -383,7 +382,10 @@ export class Deployment {
   }
 
   /** The map has told of a change. During a round, the next one begins at once. */
-  #hasten(): void {
+  #hasten(topic: string): void {
+    if (topic === 'removals') this.#lookAt = 0;
+    else if (topic === 'gateways') this.#listAt = 0;
+    else return;
     if (!this.#timer || this.#isAway) return;
     clearTimeout(this.#timer);
     const sinceMs = performance.now() - this.#roundEndedAt;
@@ -409,8 +411,7 @@ export class Deployment {
       if (!this.#gateways.hasJoined && error instanceof MapError && !error.retryable) {
         this.#refuse(error);
       }
-      if (this.#isRefused) return;
-      this.#next(this.#pause.next());
+      if (!this.#isRefused) this.#next(this.#pause.next());
       return;
     }
     this.#isAway = false;

@@ -74,7 +74,7 @@ export class Gateways {
   /** URLs that were reported, by origin. */
   readonly #badUrls = new Map<number, string>();
   #saved: string;
-  /** Every heartbeat repeats it. */
+  /** Who holds copies of this server's files; null: nobody. Every heartbeat repeats it. */
   #holder: number | null | undefined;
   /** Origins of the servers whose files this one has adopted. */
   readonly adopted = new Set<number>();
@@ -138,6 +138,11 @@ export class Gateways {
     if (this.adopted.has(origin)) return this.#parts.joining.origin;
     const { adoption } = this.find(origin) ?? {};
     return adoption?.isDone ? adoption.by : origin;
+  }
+
+  /** True if a server holds, or has held, copies of the files staged here. */
+  get hasHolder(): boolean {
+    return (this.#holder ?? this.find(this.#parts.joining.origin)?.holder) !== undefined;
   }
 
   /** Who holds the copies of the files staged for this origin, and of whose container they are. */

@@ -78,7 +78,7 @@ export class Partners {
   async #choose(deployment: Deployment): Promise<string> {
     const { url, ownUrl } = this.#parts;
     if (url !== '') return url;
-    const gateways = await deployment.gateways();
+    const gateways = await deployment.gatewaysLately();
     const { origin } = deployment;
     const holder = gateways.find((each) => each.origin === origin)?.holder;
     const last = gateways.find((each) => each.origin === holder)?.url ?? undefined;

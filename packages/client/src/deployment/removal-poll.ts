@@ -1,4 +1,4 @@
-import type { Removal } from '@stevedore/map';
+import type { DeploymentMap, Removal } from '@stevedore/map';
 import { textOf } from './map-cache.js';
 
 /**
@@ -7,8 +7,7 @@ import { textOf } from './map-cache.js';
  */
 
 export interface RemovalPollParts {
-  /** Removals after that one, in order; at most `limit`. */
-  readonly after: (removal: Removal, limit: number) => Promise<readonly Removal[]>;
+  readonly map: Pick<DeploymentMap, 'removalsAfter'>;
   /** The map's clock. */
   readonly now: () => Promise<number>;
   readonly onRemoved: (key: Buffer) => void;
@@ -33,13 +32,13 @@ export class RemovalPoll {
   }
 
   async poll(): Promise<void> {
-    const { after, now, onRemoved } = this.#parts;
+    const { map, now, onRemoved } = this.#parts;
     const from = this.#polledUpTo ?? (await now());
     const isThorough = performance.now() - this.#heardAllAt >= THOROUGH_INTERVAL_MS;
     const overlapMs = isThorough ? LATEST_COMMIT_MS : OVERLAP_MS;
     let last: Removal = { key: NO_KEY, removedAt: from - overlapMs };
     for (;;) {
-      const removals = await after(last, MAX_REMOVALS);
+      const removals = await map.removalsAfter(last, MAX_REMOVALS);
       for (const removal of removals) {
         last = removal;
         const text = textOf(removal.key);

@@ -31,7 +31,10 @@ import { onceText } from './once.js';
  */
 export interface Acknowledging {
   /** Counts the upload, and acknowledges its file. */
-  stored(meta: FileMeta, store: () => Promise<NewFile>): Promise<Receipt>;
+  stored(
+    meta: FileMeta,
+    store: () => Promise<readonly [NewFile, Receipt['copies']]>,
+  ): Promise<Receipt>;
 }
 
 const MAX_NOTE_BYTES = 8 * 1024;
@@ -163,8 +166,7 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
           accept(smallFile({ ...about, crc32: crc32(bytes) }, [bytes])),
         );
       }
-      await copies?.acknowledge([file!], isCopied);
-      return file!;
+      return [file!, await copies?.acknowledge([file!], isCopied)];
     });
   }
 

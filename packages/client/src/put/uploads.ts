@@ -77,11 +77,15 @@ export class Uploads {
       const taking = this.#intake.take(body, options);
       const file = types.isPromise(taking) ? await taking : taking;
       if (file.pictureOf) {
-        await this.#derived.stage(file, (admit) => this.#stage([file], sync, admit));
+        await this.#derived.stage(
+          file,
+          async (admit) => void (await this.#stage([file], sync, admit)),
+        );
         return receiptOf(file, 'staged');
       }
       const isPlain = !staging.copies && !this.#intake.holds(file);
-      await (isPlain ? staging.acceptance.stage([file], sync) : this.#stage([file], sync));
+      if (!isPlain) return this.#acknowledged(file, await this.#stage([file], sync));
+      await staging.acceptance.stage([file], sync);
       return this.#acknowledged(file);
     } catch (error) {
       this.#counts.failedUploads += 1;
@@ -91,21 +95,22 @@ export class Uploads {
 
   /**
    * Makes received files durable, all or none, with their second copy if one is wanted: not of
-   * derived ones, which are `admit`ted.
+   * derived ones, which are `admit`ted. Resolves with the number of copies if one is wanted.
    */
   async #stage(
     files: readonly NewFile[],
     sync: boolean,
     admit?: () => Promise<void>,
-  ): Promise<void> {
+  ): Promise<Receipt['copies']> {
     const { acceptance, copies: partner } = this.#staging;
     const copies = admit ? undefined : partner;
     try {
       await admit?.();
       copies?.demand();
       const isCopied = await acceptance.stage(files, sync);
-      await copies?.acknowledge(files, isCopied);
+      const count = await copies?.acknowledge(files, isCopied);
       this.#intake.release(files);
+      return count;
     } catch (error) {
       await this.#intake.discard(files);
       throw error;
@@ -162,8 +167,8 @@ export class Uploads {
       for (const [place, file] of taken.entries()) {
         file.once = mark && count > 1 ? partMark(mark, { place, count }) : mark;
       }
-      if (taken.length > 0) await this.#stage(taken, sync);
-      return taken.map((file) => this.#acknowledged(file));
+      const copies = taken.length > 0 ? await this.#stage(taken, sync) : undefined;
+      return taken.map((file) => this.#acknowledged(file, copies));
     } catch (error) {
       this.#counts.failedUploads += 1;
       await this.#intake.discard(taken);
@@ -171,15 +176,19 @@ export class Uploads {
     }
   }
 
-  #acknowledged(file: NewFile): Receipt {
+  #acknowledged(file: NewFile, copies?: Receipt['copies']): Receipt {
     this.#count(file);
-    return receiptOf(file, 'staged');
+    const receipt = receiptOf(file, 'staged');
+    return copies === undefined ? receipt : { ...receipt, copies };
   }
 
-  stored({ name, type, group }: FileMeta, store: () => Promise<NewFile>): Promise<Receipt> {
+  stored(
+    { name, type, group }: FileMeta,
+    store: () => Promise<readonly [NewFile, Receipt['copies']]>,
+  ): Promise<Receipt> {
     const upload = async (): Promise<Receipt> => {
       try {
-        return this.#acknowledged(await store());
+        return this.#acknowledged(...(await store()));
       } catch (error) {
         this.#counts.failedUploads += 1;
         throw this.#staging.acceptance.noteFailure(error);

@@ -132,14 +132,16 @@ async function openStore(
             joined: await joined(map, joining),
             lastRun: await loadRun(directory),
             saveRun: (run) => saveRun(directory, run),
-            hasCopies: upkeep ? undefined : parsed.stagedCopies > 1,
+            hasCopies: upkeep ? undefined : parsed.stagedCopies !== 1,
           };
         }
         cluster = await startCluster(parsed, secrets, (error) => store?.report(error));
         clients = makeClients(cluster.trackers, secrets[0], parsed.connections);
         return new FastdfsTrunkStore(clients.merging, take ?? cluster.take);
       },
-      ...(parsed.stagedCopies > 1 && !upkeep ? { copies: copiesOf(parsed, started.promise) } : {}),
+      ...(map && parsed.stagedCopies !== 1 && !upkeep
+        ? { copies: copiesOf(parsed, started.promise) }
+        : {}),
       // A check without repair must not change what it checks.
       ...(upkeep ? { onRebuild: upkeep.onRebuild, rebuildsFirst: true, findsOrphans: false } : {}),
       // Maintenance leaves unpublished changes in the outbox.
@@ -205,15 +207,22 @@ export function openForMaintenance(
 }
 
 function copiesOf(
-  { partner, peerUrl }: StoreOptions,
+  { partner, peerUrl, stagedCopies }: StoreOptions,
   deployment: Promise<Deployment>,
 ): StagedCopiesOptions {
+  const isRequired = stagedCopies === 2;
   const partners = new Partners({ url: partner, ownUrl: peerUrl, deployment });
   return {
     deadlineMs: PARTNER_DEADLINE_MS,
     storeDeadlineMs: SECOND_COPY_DEADLINE_MS,
+    isRequired,
     connect: (signal) => partners.connect(signal),
-    recordDeletion: async (key) => (await deployment).remove(key),
+    recordDeletion: async (key) => {
+      const joined = await deployment;
+      if (!isRequired && !joined.hasHadCopies) return false;
+      await joined.remove(key);
+      return true;
+    },
   };
 }
 

@@ -29,7 +29,8 @@ export async function readiness(
   if (refusal) problems.push(REFUSALS[refusal] ?? `uploads fail: ${refusal}`);
   const partner = staging.copies?.stats();
   if (partner && partner.state !== 'up') {
-    const then = hasPartner ? 'uploads wait for FastDFS' : 'FastDFS stores nothing either';
+    const wait = hasPartner ? 'uploads wait for FastDFS' : 'FastDFS stores nothing either';
+    const then = partner.isRequired ? wait : 'uploads are acknowledged with one copy';
     problems.push(`the partner (${partner.partner ?? 'none yet'}) has no second copies: ${then}`);
   }
   const tracker = await client.ping({ deadlineMs: PING_TIMEOUT_MS }).then(

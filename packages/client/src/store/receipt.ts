@@ -29,6 +29,8 @@ export interface Receipt {
    * known at once.
    */
   readonly fileId?: string;
+  /** Of an upload with a map: machines that had it when it was acknowledged. */
+  readonly copies?: 1 | 2;
 }
 
 /**

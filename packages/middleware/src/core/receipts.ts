@@ -22,6 +22,8 @@ export interface ReceiptJson {
   readonly pictureOf?: string;
   /** Once merged. */
   readonly fileId?: string;
+  /** Of an upload with a map: machines that had it when it was acknowledged. */
+  readonly copies?: 1 | 2;
   /** Of an existing file without `fileId`: why, and until when at the latest (RFC 3339). */
   readonly idPending?: { readonly reason: IdPendingReason; readonly by?: string };
 }
@@ -45,6 +47,7 @@ export function receiptJson(
   if (receipt.group !== undefined) json.affinityGroup = receipt.group;
   if (receipt.pictureOf !== undefined) json.pictureOf = receipt.pictureOf;
   if (receipt.fileId !== undefined) json.fileId = receipt.fileId;
+  if (receipt.copies !== undefined) json.copies = receipt.copies;
   if (receipt.idPending) {
     const { reason, by } = receipt.idPending;
     json.idPending = by ? { reason, by: by.toISOString() } : { reason };

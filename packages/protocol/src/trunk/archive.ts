@@ -73,21 +73,33 @@ export function writeLocalHeader(
   return LOCAL_HEADER_BYTES + nameBytes;
 }
 
-/** `headerOffset` is the position of the member's local header. */
-export function encodeDirectoryEntry(member: TrunkMember, headerOffset: number): Buffer {
-  const name = Buffer.from(member.name);
-  const comment = Buffer.from(member.comment);
-  const bytes = Buffer.alloc(DIRECTORY_ENTRY_BYTES + name.length + comment.length);
-  bytes.writeUInt32LE(DIRECTORY_ENTRY_SIGNATURE, 0);
-  bytes.writeUInt16LE(VERSION_MADE_BY, 4);
-  bytes.writeUInt16LE(VERSION_NEEDED, 6);
-  writeCommon(bytes, 8, member, name.length);
-  bytes.writeUInt16LE(comment.length, 32);
-  bytes.writeUInt32LE(EXTERNAL_ATTRIBUTES, 38);
-  bytes.writeUInt32LE(headerOffset, 42);
-  name.copy(bytes, DIRECTORY_ENTRY_BYTES);
-  comment.copy(bytes, DIRECTORY_ENTRY_BYTES + name.length);
-  return bytes;
+/** At most this many bytes are a member's entry in the directory. */
+export function mostEntryBytes({ name, comment }: Pick<TrunkMember, 'name' | 'comment'>): number {
+  return DIRECTORY_ENTRY_BYTES + 3 * (name.length + comment.length);
+}
+
+/**
+ * Writes a member's entry in the directory; `target` has `mostEntryBytes` from `at` on. Returns its
+ * bytes. `headerOffset` is the position of the member's local header.
+ */
+export function writeDirectoryEntry(
+  target: Buffer,
+  at: number,
+  member: TrunkMember,
+  headerOffset: number,
+): number {
+  const nameBytes = target.write(member.name, at + DIRECTORY_ENTRY_BYTES);
+  const commentBytes = target.write(member.comment, at + DIRECTORY_ENTRY_BYTES + nameBytes);
+  target.writeUInt32LE(DIRECTORY_ENTRY_SIGNATURE, at);
+  target.writeUInt16LE(VERSION_MADE_BY, at + 4);
+  target.writeUInt16LE(VERSION_NEEDED, at + 6);
+  writeCommon(target, at + 8, member, nameBytes);
+  target.writeUInt16LE(0, at + 30);
+  target.writeUInt16LE(commentBytes, at + 32);
+  target.writeUInt32LE(0, at + 34);
+  target.writeUInt32LE(EXTERNAL_ATTRIBUTES, at + 38);
+  target.writeUInt32LE(headerOffset, at + 42);
+  return DIRECTORY_ENTRY_BYTES + nameBytes + commentBytes;
 }
 
 export function encodeEnd(

@@ -10,18 +10,20 @@ import { CopiesRefused, FrameType, Refusal } from './frames.js';
  * Keeps a copy of the container at a partner. Every batch is sent there while it is written to this
  * disk, and its files are acknowledged once both have it. After an outage, the partner first gets
  * its backlog from this disk; new batches wait only for the last part of it. While there is no
- * partner, FastDFS has the second copy: a file is acknowledged once it is merged. The map has a
- * deletion then, for who adopts these files.
+ * partner, a file is acknowledged once FastDFS has it, which is the second copy, or with one copy if
+ * that is enough. The map has a deletion then, for who adopts these files.
  */
 
 export interface StagedCopiesOptions {
   /** Connects to the current partner. */
   readonly connect: (signal: AbortSignal) => Promise<Partner>;
-  /** Enters a deletion that the partner does not have in the map. */
-  readonly recordDeletion: (key: Buffer) => Promise<void>;
+  /** False: without a partner, or FastDFS for large files, one copy is enough. */
+  readonly isRequired: boolean;
+  /** Enters a deletion that the partner lacks in the map. False if no partner has had copies. */
+  readonly recordDeletion: (key: Buffer) => Promise<boolean>;
   /** The connection ends if a frame is not acknowledged within this time. */
   readonly deadlineMs: number;
-  /** Small files are refused if FastDFS does not store their second copy within this time. */
+  /** Time for FastDFS to store the second copy of small files. */
   readonly storeDeadlineMs: number;
 }
 
@@ -58,8 +60,12 @@ export interface CopiesStats {
   /** The current partner, or the last one. */
   readonly partner: string | undefined;
   readonly state: 'away' | 'catching up' | 'up';
+  /** False: without a partner, one copy is enough. */
+  readonly isRequired: boolean;
   /** Small files that were acknowledged once FastDFS had them, because the partner was down. */
   readonly copiedToFastdfs: number;
+  /** Files that were acknowledged with one copy. */
+  readonly withOneCopy: number;
   /** Uploads and deletions refused because the partner was down. */
   readonly refused: number;
   /** Bytes of the container that are not known to be at the partner. */
@@ -77,6 +83,7 @@ const LARGE_STORE_DEADLINE_MS = 120_000;
 const PROBE_INTERVAL_MS = 1_000;
 
 export class StagedCopies {
+  readonly isRequired: boolean;
   readonly #options: StagedCopiesOptions;
   #parts: StagedCopiesParts | undefined;
   /** New batches go over this connection once `joined` resolves: then the backlog has been sent. */
@@ -88,6 +95,7 @@ export class StagedCopies {
   /** Segments below this one are no longer needed. */
   #firstNeeded = 0;
   #copiedToFastdfs = 0;
+  #withOneCopy = 0;
   #refused = 0;
   /** The partner has taken over the files of this directory. */
   #adopted: Error | undefined;
@@ -99,6 +107,7 @@ export class StagedCopies {
 
   constructor(options: StagedCopiesOptions) {
     this.#options = options;
+    this.isRequired = options.isRequired;
   }
 
   start(parts: StagedCopiesParts): void {
@@ -117,9 +126,10 @@ export class StagedCopies {
     await this.#running;
   }
 
-  /** True while uploads can get a second copy. */
+  /** True while uploads can get a second copy, or need none. */
   get isAccepting(): boolean {
     if (this.#adopted) return false;
+    if (!this.isRequired) return true;
     return this.#link !== undefined || this.#parts?.storeFailure() === undefined;
   }
 
@@ -150,9 +160,11 @@ export class StagedCopies {
   }
 
   /** As `secure`, for an upload. If it throws, the files are deleted. */
-  async acknowledge(files: readonly NewFile[], isCopied: boolean): Promise<void> {
+  async acknowledge(files: readonly NewFile[], isCopied: boolean): Promise<1 | 2> {
     try {
-      await this.secure(files, isCopied);
+      const copies = await this.secure(files, isCopied);
+      if (copies === 1) this.#withOneCopy += files.length;
+      return copies;
     } catch (error) {
       this.#refused += files.length;
       await this.#parts!.discard(files.map(({ key }) => key));
@@ -161,38 +173,40 @@ export class StagedCopies {
   }
 
   /**
-   * Resolves once staged files have a second copy. FastDFS has that of large files, which are not in
-   * the container, and of files that the partner lacks. Throws `partner_away` or
-   * `storage_unavailable`.
+   * Resolves once staged files have a second copy, with 2. FastDFS has that of large files, which are
+   * not in the container, and of files that the partner lacks, if it is required. Resolves with 1 if
+   * it is not, and there is none. Throws `partner_away` or `storage_unavailable`.
    */
-  async secure(files: readonly StagedFile[], isCopied = this.#isUp): Promise<void> {
+  async secure(files: readonly StagedFile[], isCopied = this.#isUp): Promise<1 | 2> {
+    const { isRequired } = this;
     const isLarge = ({ at }: StagedFile): boolean => at === 'spool';
     const lacking = isCopied ? files.filter(isLarge) : files;
-    if (lacking.length === 0) return;
-    const { storeDeadlineMs } = this.#options;
-    const limitMs = lacking.some(isLarge) ? LARGE_STORE_DEADLINE_MS : storeDeadlineMs;
+    if (lacking.length === 0) return 2;
+    if (!isRequired && (!lacking.every(isLarge) || this.#parts!.storeFailure())) return this.#one();
+    const waitsLong = isRequired && lacking.some(isLarge);
+    const limitMs = waitsLong ? LARGE_STORE_DEADLINE_MS : this.#options.storeDeadlineMs;
     const keys = lacking.map(({ key }) => key);
     try {
       await this.#parts!.store(keys, AbortSignal.timeout(limitMs));
     } catch (cause) {
+      if (!isRequired) return this.#one();
       const message = `FastDFS, which keeps the second copy, did not store it within ${limitMs} ms; check that it is reachable, and retry`;
       throw new StoreError('storage_unavailable', message, { cause });
     }
     if (this.#adopted) throw this.#away();
     for (const file of lacking) if (!isLarge(file)) this.#copiedToFastdfs += 1;
+    return 2;
   }
 
   /**
-   * While the partner is away, enters a deletion in the map: true. False if the partner is there: it
-   * has all that was written before the call. Throws `partner_away` if there is neither.
+   * While the partner is away, enters a deletion in the map: true. False if the partner is there,
+   * which has all that was written before the call, or if there was none yet. Throws `partner_away`
+   * if there is neither partner nor map.
    */
   async secureDeletion(key: Buffer): Promise<boolean> {
     if (this.#isUp) return false;
     try {
-      if (!this.#adopted) {
-        await this.#options.recordDeletion(key);
-        return true;
-      }
+      if (!this.#adopted) return await this.#options.recordDeletion(key);
     } catch {}
     this.#refused += 1;
     throw this.#away();
@@ -218,7 +232,9 @@ export class StagedCopies {
     return {
       partner: this.#partner,
       state: this.#state,
+      isRequired: this.isRequired,
       copiedToFastdfs: this.#copiedToFastdfs,
+      withOneCopy: this.#withOneCopy,
       refused: this.#refused,
       lagBytes: lacking.reduce(
         (sum, { number, bytes }) => sum + Math.max(0, bytes - (this.#had.get(number) ?? 0)),
@@ -229,6 +245,11 @@ export class StagedCopies {
 
   get #isUp(): boolean {
     return this.#state === 'up';
+  }
+
+  #one(): 1 {
+    if (this.#adopted) throw this.#away();
+    return 1;
   }
 
   #away(): StoreError {
@@ -272,14 +293,15 @@ export class StagedCopies {
     if (refusalOf(failure) === Refusal.forGood) this.#adopted = failure;
     if (this.#isReported && !this.#adopted) return;
     this.#isReported = true;
-    const uploads = this.#adopted
-      ? 'uploads and deletions are refused'
-      : 'uploads wait for FastDFS, and deletions for the map';
+    const then = this.isRequired
+      ? 'uploads wait for FastDFS, and deletions for the map'
+      : 'uploads are acknowledged with one copy';
+    const uploads = this.#adopted ? 'uploads and deletions are refused' : then;
     this.#parts!.onError(
       new StoreError(
         'partner_away',
         `${this.#partner ?? 'the partner'} keeps no second copy of staged files at the moment, ${uploads}: ${failure.message}`,
-        { cause: failure, retryable: false },
+        { retryable: !this.#adopted },
       ),
     );
   }

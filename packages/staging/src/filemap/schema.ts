@@ -22,15 +22,12 @@ import {
  * everything else treats the row as gone. So a deletion changes one page of a large table and
  * appends to marked, which lists such rows in the order of deletion, some of them twice or already
  * gone. When the trunk is given up they become ordinary deletions.
- *
  * holds lists the trunks that still have the bytes of ordinary deletions, including the trunks that
  * the files were moved from; deletions.trunks is their number. A deletion may be forgotten once it
  * is zero and the members of every trunk are known.
- *
  * dead counts what is deleted or moved of each trunk, in a separate table: it packs so many trunks
  * into a page that random deletions write few pages. trunks.sparse is 1 when more than half of a
  * confirmed trunk is dead, 2 when all of it is.
- *
  * segments.syncedBytes is the part of a segment known to be durable. With durability os it may be
  * less than what is indexed; then a power failure may leave the FileMap with files that the
  * container does not have.
@@ -326,6 +323,9 @@ function fileRow(columns: FileColumns): FileRow {
 export const WRITER_STEPS = {
   addFile: `INSERT OR IGNORE INTO files (${FACTS}, segment, position, spooled)
       VALUES (${FACT_VALUES}, $segment, $position, $spooled)`,
+  /** As `addFile`, of a file without the rest: to bind nothing costs as much as to bind something. */
+  addPlain: `INSERT OR IGNORE INTO files (key, name, type, size, crc32, stagedAt, segment, position,
+      spooled) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   adoptFile: `INSERT OR IGNORE INTO files (${FACTS}, segment, position, spooled, was)
       VALUES (${FACT_VALUES}, 0, 0, $spooled, $was)`,
   claimFile: 'UPDATE files SET trunk = ?, trunkOffset = ?, was = ? WHERE key = ?',

@@ -239,11 +239,16 @@ export class FileMapWriter extends FileMapQueries {
 
   #addFile(change: FileChange, segment: number): void {
     const { key, position, at } = change;
-    const place = { segment, position, spooled: PLACES.indexOf(at) };
-    const { changes } = this.#steps.addFile(Object.assign(factsIn(change), place));
-    if (changes === 0) return;
+    if (this.#addRow(change, segment, position, PLACES.indexOf(at)).changes === 0) return;
     this.#counted.passOne('none', stateAt(at), change);
     if (change.blocks) this.setBlocks(key, change.blocks);
+  }
+
+  #addRow(file: FileChange, segment: number, position: number, spooled: number) {
+    const { key, name, type, group, expiresAt, once, pictureOf, size, crc32, stagedAt } = file;
+    return (group ?? expiresAt ?? once ?? pictureOf) === undefined
+      ? this.#steps.addPlain(key, name, type, size, crc32, stagedAt, segment, position, spooled)
+      : this.#steps.addFile(Object.assign(factsIn(file), { segment, position, spooled }));
   }
 
   /** The file's bytes are in the container or the spool again; its place in a trunk is dead. */

@@ -149,7 +149,10 @@ export class MergeTask {
     );
   }
 
-  /** Merges these files now. Resolves once FastDFS has all that are not deleted. */
+  /**
+   * Resolves once FastDFS has all of these files that are not deleted. Small ones are merged now;
+   * large ones are on their way.
+   */
   async store(keys: readonly Buffer[], signal: AbortSignal): Promise<void> {
     const { fileMap } = this.#state;
     const isStored = (key: Buffer): boolean => {
@@ -161,14 +164,20 @@ export class MergeTask {
       while (stored < keys.length && isStored(keys[stored]!)) stored += 1;
       return stored === keys.length;
     };
-    await this.#mergeUntil(areStored, signal);
+    const isSmall = (key: Buffer): boolean => fileMap.find(key)?.local.at !== 'spool';
+    await this.#mergeUntil(areStored, signal, keys.some(isSmall));
     // The FileMap may be closed by now.
     if (stored < keys.length) throw closed();
   }
 
-  /** Also ends when the task is stopped. */
-  async #mergeUntil(isDone: () => boolean, signal: AbortSignal | undefined): Promise<void> {
-    this.#flushes += 1;
+  /** Also ends when the task is stopped. `hasSmall`: false leaves small files waiting. */
+  async #mergeUntil(
+    isDone: () => boolean,
+    signal: AbortSignal | undefined,
+    hasSmall = true,
+  ): Promise<void> {
+    const flushes = hasSmall ? 1 : 0;
+    this.#flushes += flushes;
     try {
       while (!this.#state.changes.isOver && !isDone()) {
         signal?.throwIfAborted();
@@ -176,7 +185,7 @@ export class MergeTask {
         await Promise.race([...this.inFlight.ends(), sleep(25, undefined, { ref: true })]);
       }
     } finally {
-      this.#flushes -= 1;
+      this.#flushes -= flushes;
     }
   }
 

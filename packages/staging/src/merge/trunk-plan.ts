@@ -2,7 +2,6 @@ import assert from 'node:assert';
 import { crc32 } from 'node:zlib';
 import {
   decodeSizeField,
-  encodeDirectoryEntry,
   encodeEnd,
   endBytes,
   extensionOf,
@@ -12,9 +11,11 @@ import {
   localHeaderBytes,
   makeSliceId,
   memberBytes,
+  mostEntryBytes,
   parseFileId,
   TRUNK_EXTENSION,
   type TrunkMember,
+  writeDirectoryEntry,
   writeLocalHeader,
 } from '@stevedore/protocol';
 import type { NewFile } from '../container/records.js';
@@ -85,11 +86,11 @@ export function planWhole(taskId: Buffer, row: FileRow): TrunkPlan {
   };
 }
 
-function entryOf(row: FileRow): Omit<TrunkMember, 'comment'> {
+function entryOf(row: FileRow, comment: string): TrunkMember {
   const { size, crc32, stagedAt } = row;
   const extension = extensionOf(row.name);
   const name = extension === '' ? formatKey(row.key) : `${formatKey(row.key)}.${extension}`;
-  return { name, size, crc32, modifiedAt: new Date(stagedAt) };
+  return { name, size, crc32, modifiedAt: new Date(stagedAt), comment };
 }
 
 /** Entries encoded at a time. */
@@ -99,14 +100,18 @@ const DIRECTORY_PAGE = 500;
 export function* encodeDirectory({ rows, members, size, taskId }: TrunkPlan): Generator<Buffer> {
   let bytes = 0;
   for (let from = 0; from < rows.length; from += DIRECTORY_PAGE) {
-    const entries = rows.slice(from, from + DIRECTORY_PAGE).map((row, index) => {
-      const member = { ...entryOf(row), comment: aboutOf(row) };
-      const header = localHeaderBytes(member.name.length);
-      return encodeDirectoryEntry(member, members[from + index]!.offset - header);
-    });
-    const piece = Buffer.concat(entries);
-    bytes += piece.length;
-    yield piece;
+    const entries = rows
+      .slice(from, from + DIRECTORY_PAGE)
+      .map((row) => entryOf(row, aboutOf(row)));
+    const most = entries.reduce((sum, entry) => sum + mostEntryBytes(entry), 0);
+    const piece = Buffer.allocUnsafeSlow(most);
+    let at = 0;
+    for (const [index, entry] of entries.entries()) {
+      const header = localHeaderBytes(entry.name.length);
+      at += writeDirectoryEntry(piece, at, entry, members[from + index]!.offset - header);
+    }
+    bytes += at;
+    yield piece.subarray(0, at);
   }
   const offset = size - bytes - TRUNK_END_BYTES;
   const last = members.at(-1);
@@ -119,7 +124,7 @@ export function* encodeDirectory({ rows, members, size, taskId }: TrunkPlan): Ge
 
 /** Writes what stands before the file's bytes; returns its length. */
 export function writeMemberHeader(target: Buffer, at: number, row: FileRow): number {
-  return writeLocalHeader(target, at, entryOf(row));
+  return writeLocalHeader(target, at, entryOf(row, ''));
 }
 
 /** Bytes of what stands before the file's bytes. */

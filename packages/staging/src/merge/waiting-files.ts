@@ -16,7 +16,7 @@ const PAGE_ROWS = 1_000;
 export const MAX_FILES = MAX_ENTRIES;
 /** Candidates for one trunk, as a multiple of its size; with this many files, less is enough. */
 const CHOICE_BYTES_FACTOR = 2;
-const CHOICE_FILES = 5_000;
+const CHOICE_FILES = 3_000;
 const LEAST_BYTES_FACTOR = 1.1;
 /** With several expiry classes, of which none fills a trunk, at most so many candidates. */
 const MAX_CHOICE_FACTOR = 8;

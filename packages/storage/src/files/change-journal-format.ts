@@ -14,6 +14,17 @@ export type JournalChange =
       readonly size: number;
       readonly piece?: string | undefined;
     }
+  /**
+   * So many bytes follow the first `offset`, which stay as they are. Only the file has them: they are
+   * all there if they have this CRC-32, and else what is there of them is cut off.
+   */
+  | {
+      readonly what: 'append';
+      readonly path: string;
+      readonly offset: number;
+      readonly bytes: number;
+      readonly crc32: number;
+    }
   /** Rename the file and its metadata. */
   | { readonly what: 'move'; readonly path: string; readonly to: string }
   /** Remove the file and its companions. */

@@ -1,4 +1,4 @@
-import { join, relative, sep } from 'node:path';
+import { join, sep } from 'node:path';
 import type { Disk, DiskFile } from '@stevedore/disk';
 import { JOURNAL_FILE } from '../layout.js';
 import { encodeRecord, type JournalChange } from './change-journal-format.js';
@@ -106,7 +106,8 @@ export class ChangeJournal {
 
   /** The change with paths relative to the data directory. */
   #written(change: JournalChange): JournalChange {
-    const inside = (path: string): string => relative(this.#directory, path).replaceAll(sep, '/');
+    const inside = (path: string): string =>
+      path.slice(this.#directory.length + 1).replaceAll(sep, '/');
     const path = inside(change.path);
     return change.what === 'move'
       ? { ...change, path, to: inside(change.to) }
@@ -199,8 +200,11 @@ export class ChangeJournal {
 
   async #write(batch: readonly Waiting[]): Promise<void> {
     const chunks = batch.flatMap((waiting) => waiting.chunks);
-    await this.#file.writeAt(chunks, this.#end);
-    await this.#file.sync();
+    if (this.#file.writeDurablyAt) await this.#file.writeDurablyAt(chunks, this.#end);
+    else {
+      await this.#file.writeAt(chunks, this.#end);
+      await this.#file.sync();
+    }
     for (const { bytes, change } of batch) {
       this.#end += bytes;
       this.#paths.add(change.path);

@@ -2,6 +2,7 @@ import type { DiskFile, FileStat } from '@stevedore/disk';
 import { asError, type Payload } from '@stevedore/wire';
 import { invalid, notFound } from '../refusals.js';
 import type { Change } from '../replication/journal.js';
+import type { Recorded } from './change-journal.js';
 import { copyBytes } from './file-backend.js';
 import { type Piece, receivePiece } from './incoming-file.js';
 import type { OpenFile } from './open-files.js';
@@ -13,7 +14,7 @@ import type { FileParts } from './store-paths.js';
  * somebody reads the file, anything else is applied to a copy that then takes the file's
  * name, so that each reader gets the file as it was when it opened it. A change is in the
  * journal before it is applied and durable before it is answered: after a crash it is
- * applied completely or not at all.
+ * applied completely or not at all. The bytes of an append are in the file alone.
  */
 
 /** What a change does: write the piece at `offset`, then set the file's size to `size`. */
@@ -131,16 +132,13 @@ export class ChangingFiles {
         const { size } = stat;
         const effect = await plan(stat);
         if (!effect) return;
-        await note(changing, effect, change);
-        await piece?.sync();
-        const { offset } = effect;
-        const recorded = await journal.record(
-          { what: 'write', path, offset, size: effect.size, piece: piece?.name },
-          piece?.chunks,
-        );
+        const isAppend = piece !== undefined && isAddition(effect, size);
+        const recorded = isAppend
+          ? await this.#recordAppend(changing, effect, piece, change)
+          : await this.#recordWrite(changing, effect, piece, change);
         const finish = async (): Promise<void> => {
-          // The record that names the piece must be void before the piece is removed.
-          if (piece?.name !== undefined) await journal.forget(path);
+          // A record that names the piece must be void before the piece is removed.
+          if (!isAppend && piece?.name !== undefined) await journal.forget(path);
           await piece?.discard();
         };
         isPieceNeeded = true;
@@ -167,6 +165,43 @@ export class ChangingFiles {
     }
   }
 
+  /**
+   * Of an append, the size before tells what to undo: its bytes need not be in the journal, and until
+   * it has begun, the record says nothing. So it may be recorded while the binlog is written.
+   */
+  async #recordAppend(
+    changing: ChangingFile,
+    effect: Effect,
+    { bytes, crc32 }: Piece,
+    change: Change,
+  ): Promise<Recorded> {
+    const { path } = changing;
+    const { offset } = effect;
+    const journal = this.#parts.storePaths.journalOf(path);
+    const [recorded, noted] = await Promise.allSettled([
+      journal.record({ what: 'append', path, offset, bytes, crc32 }),
+      note(changing, effect, change),
+    ]);
+    if (recorded.status === 'rejected') throw recorded.reason;
+    if (noted.status === 'fulfilled') return recorded.value;
+    recorded.value.done();
+    throw noted.reason;
+  }
+
+  async #recordWrite(
+    changing: ChangingFile,
+    effect: Effect,
+    piece: Piece | undefined,
+    change: Change,
+  ): Promise<Recorded> {
+    const { path } = changing;
+    const { offset, size } = effect;
+    await note(changing, effect, change);
+    await piece?.sync();
+    const write = { what: 'write', path, offset, size, piece: piece?.name } as const;
+    return this.#parts.storePaths.journalOf(path).record(write, piece?.chunks);
+  }
+
   /** Settles a failed change: rolls back an append or extension, retries anything else. */
   async #settle(
     changing: ChangingFile,
@@ -187,6 +222,8 @@ export class ChangingFiles {
         // A sender may have read the first record and looked at the file too early.
         await note(changing, effect, change);
         await this.#make(path, file, effect, change.seconds());
+        // The copy of the first attempt may have taken the file's name.
+        await backend.sync(path);
       }
     } finally {
       files.forget(path);
@@ -264,7 +301,8 @@ async function write(
   seconds: number,
 ): Promise<void> {
   await piece?.writeTo(file, offset);
-  if ((await file.stat()).size !== size) await file.truncate(size);
+  // Again at a second attempt, too: the sync of the first one failed.
+  if (!piece || (await file.stat()).size !== size) await file.truncate(size);
   await file.setModified(seconds);
   await file.sync();
 }

@@ -78,11 +78,15 @@ export async function readInto(
   return target;
 }
 
-/** The first bytes of a file, in order, in the same memory: each chunk is valid until the next. */
-export async function* chunksOf(file: ReadableFile, bytes: number): AsyncGenerator<Buffer> {
+/** So many bytes of a file, in order, in the same memory: each chunk is valid until the next. */
+export async function* chunksOf(
+  file: ReadableFile,
+  bytes: number,
+  from = 0,
+): AsyncGenerator<Buffer> {
   const room = Buffer.allocUnsafeSlow(Math.min(CHUNK_BYTES, bytes));
   for (let at = 0; at < bytes; at += CHUNK_BYTES) {
-    yield await readInto(room.subarray(0, Math.min(CHUNK_BYTES, bytes - at)), file, at);
+    yield await readInto(room.subarray(0, Math.min(CHUNK_BYTES, bytes - at)), file, from + at);
   }
 }
 

@@ -178,6 +178,7 @@ export class IncomingFile {
 
 export interface Piece {
   readonly bytes: number;
+  readonly crc32: number;
   /** The bytes, if they are in memory. */
   readonly chunks: readonly Buffer[];
   /** Otherwise, the name of the temporary file that holds them. */
@@ -205,6 +206,9 @@ async function inMemory(payload: Payload): Promise<Piece> {
   while (payload.remaining > 0) chunks.push(...(await payload.next()));
   return {
     bytes: chunks.reduce((sum, chunk) => sum + chunk.length, 0),
+    get crc32() {
+      return chunks.reduce((crc, chunk) => crc32(chunk, crc), 0);
+    },
     chunks,
     name: undefined,
     sync: async () => {},
@@ -223,6 +227,7 @@ async function inTemporaryFile(disk: Disk, path: string, payload: Payload): Prom
   }
   return {
     bytes: incoming.bytes,
+    crc32: incoming.crc32,
     chunks: [],
     name: basename(path),
     async sync() {

@@ -229,6 +229,8 @@ function noteOf(
   switch (change.what) {
     case 'move':
       return { operation: 'R', name: prefix + change.to, extra: name };
+    case 'append':
+      return { operation: 'M', name, extra: `${change.offset} ${bytes}` };
     case 'write':
       return bytes > 0
         ? { operation: 'M', name, extra: `${change.offset} ${bytes}` }

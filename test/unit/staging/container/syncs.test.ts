@@ -1,4 +1,5 @@
 import { crc32 } from 'node:zlib';
+import { deferred } from '@stevedore/async';
 import { type Disk, type DiskFile, decoratedDisk, decoratedFile, localDisk } from '@stevedore/disk';
 import { expect, test } from 'vitest';
 import { Changes } from '../../../../packages/staging/dist/changes.js';
@@ -37,13 +38,11 @@ class ForgetfulDisk {
 
   /** Syncs end when the function that it gives is called. */
   holdSyncs(): () => void {
-    let open = () => {};
-    this.#gate = new Promise((resolve) => {
-      open = resolve;
-    });
+    const { promise, resolve } = deferred<void>();
+    this.#gate = promise;
     return () => {
       this.#gate = undefined;
-      open();
+      resolve();
     };
   }
 

@@ -15,7 +15,7 @@ import { CopyConnection } from '../../../../packages/staging/dist/copies/copy-co
 import { encodeFrameHeader, FrameType } from '../../../../packages/staging/dist/copies/frames.js';
 import type { MemoryTrunkStore } from '../../../support/memory-trunk-store.js';
 import { PARTNER_ORIGIN, TestPartner } from '../../../support/partner.js';
-import { openStaging, stageFile, until } from '../../../support/staging.js';
+import { openStaging, spoolFile, stageFile, until } from '../../../support/staging.js';
 import { temporaryFolder } from '../../../support/temporary.js';
 
 /** A second copy of what is staged: what the partner has, when it is away, and afterwards. */
@@ -24,7 +24,7 @@ const bytesOf = (size: number, seed: number): Buffer => Buffer.alloc(size, `cont
 
 async function pair(
   limitBytes?: number,
-  options: Partial<StagingOptions> = {},
+  { isRequired, ...options }: Partial<StagingOptions> & { readonly isRequired?: boolean } = {},
   deadlineMs = 2_000,
   store?: MemoryTrunkStore,
 ) {
@@ -36,7 +36,7 @@ async function pair(
   );
   partner.isAway = true;
   const directory = temporaryFolder();
-  const copies = partner.options(deadlineMs);
+  const copies = partner.options(deadlineMs, isRequired);
   const opened = await openStaging(directory, { ...options, copies }, store);
   staging = opened.staging;
   partner.isAway = false;
@@ -134,6 +134,54 @@ test('without the partner and FastDFS, uploads are refused, and nothing is left 
   store.isAway = false;
   await until(() => staging.copies!.isAccepting);
   await stageFile(staging, bytesOf(100, 3));
+});
+
+test('where one copy is enough, nothing waits for a partner, which gets what it is owed', async () => {
+  const { staging, partner, own, held, store, errors } = await pair(undefined, {
+    isRequired: false,
+    mergeMaxAge: 3_600_000,
+  });
+  await until(isUp(staging));
+  await stageFile(staging, bytesOf(100, 0));
+  expect(staging.stats().copies).toMatchObject({ withOneCopy: 0 });
+  partner.isAway = true;
+  partner.cut();
+  await until(() => !isUp(staging)());
+  store.isAway = true;
+  const alone = await stageFile(staging, bytesOf(100, 1));
+  await stageFile(staging, bytesOf(100, 2));
+  expect(staging.stats().copies).toMatchObject({ withOneCopy: 2, refused: 0 });
+  expect(staging.copies!.isAccepting).toBe(true);
+  expect(errors.at(-1)).toMatchObject({
+    ...{ code: 'partner_away', retryable: true },
+    message: expect.stringContaining('acknowledged with one copy'),
+  });
+  // The copy at the partner would bring it back.
+  partner.isMapAway = true;
+  await expect(staging.deletions.delete(alone)).rejects.toMatchObject(away);
+  partner.isAway = false;
+  await until(isUp(staging));
+  expectSame(own, held);
+  await stageFile(staging, bytesOf(100, 3));
+  expect(staging.stats().copies).toMatchObject({ withOneCopy: 2, refused: 1 });
+});
+
+test('where one copy is enough, a large file has two if FastDFS is there', async () => {
+  const { staging, store } = await pair(
+    undefined,
+    { isRequired: false, mergeMaxAge: 3_600_000 },
+    1_000,
+  );
+  const waiting = await stageFile(staging, bytesOf(100, 0));
+  const copies = async () => {
+    const key = await spoolFile(staging, bytesOf(3_000_000, 1));
+    return staging.copies!.secure([{ key, at: 'spool' }]);
+  };
+  expect(await copies()).toBe(2);
+  // It was not merged for the sake of the large one.
+  expect(staging.fileMap.find(waiting)?.trunk).toBeUndefined();
+  store.isAway = true;
+  expect(await copies()).toBe(1);
 });
 
 test('a partner that comes back gets what it lacks, and only that', async () => {

@@ -243,7 +243,7 @@ describe('the window of candidates', () => {
   test.each([
     ['twice the bytes of a trunk', 50_000, 100, 1_000],
     ['a tenth more than a trunk, of many files', 10_000, 1, 11_000],
-    ['that, once there are many', 9_000, 2, 5_000],
+    ['that, once there are many', 5_000, 2, 3_000],
     ['as many files as a trunk can have', 1_000_000, 1, MAX_FILES],
   ])('of one class: %s', (_what, capacityBytes, size, files) => {
     expect(countTaken(capacityBytes, size, () => undefined)).toBe(files);

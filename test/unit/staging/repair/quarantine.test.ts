@@ -192,7 +192,7 @@ test.each([
     await stageFile(staging, randomBytes(2000));
     await staging.merging.flush();
     const before = staging.fileMap.find(key)!;
-    if ('retainBytes' in options) await until(() => !staging.local.has(staging.fileMap.find(key)!));
+    if ('retain' in options) await until(() => !staging.local.has(staging.fileMap.find(key)!));
     store.rot = (part, holder) => {
       const at = part.indexOf(bytes.subarray(0, 50));
       if (holder === '10.0.0.2:23000' && at >= 0) part[at + 7]! ^= 1;
