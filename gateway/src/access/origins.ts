@@ -122,6 +122,7 @@ const EXPOSED = [
   'Idempotency-Scope',
   'Location',
   'Retry-After',
+  'Tus-Checksum-Algorithm',
   'Tus-Extension',
   'Tus-Max-Size',
   'Tus-Resumable',

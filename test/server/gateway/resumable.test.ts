@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -184,6 +184,31 @@ test('two tabs that send the same upload at once both get its file', async () =>
   expect((await bytesOf(gateway.url, key)).equals(body)).toBe(true);
 });
 
+test('the checksum of a request is held against its bytes', async () => {
+  const upload = await begun(gateway, 10);
+  const sum = (text: string, name = 'sha1') =>
+    `${name} ${createHash(name).update(text).digest('base64')}`;
+  const patch = (offset: number, body: string, checksum: string) =>
+    tus(upload, 'PATCH', { 'upload-offset': `${offset}`, 'upload-checksum': checksum }, body);
+  expect(await patch(0, '01234', sum('01235'))).toMatchObject({
+    status: 460,
+    code: 'checksum_mismatch',
+  });
+  expect(offsetOf(await tus(upload, 'HEAD'))).toBe(0);
+  expect((await patch(0, '01234', 'sha3 AAAA')).code).toBe('unsupported_digest');
+  expect((await patch(0, '01234', 'sha1 AAAA')).code).toBe('invalid_digest');
+  for (const [at, algorithm] of ['sha1', 'sha256', 'sha512'].entries()) {
+    expect((await patch(at, `${at}`, sum(`${at}`, algorithm))).status).toBe(204);
+  }
+  expect((await patch(3, '34', sum('34'))).status).toBe(204);
+  expect((await patch(5, '567', sum('568', 'md5'))).status).toBe(460);
+  expect((await patch(5, '567', sum('567', 'md5'))).status).toBe(204);
+  const ended = await patch(8, '89', sum('89', 'md5'));
+  expect((await bytesOf(gateway.url, ended.headers.get('x-file-key')!)).toString()).toBe(
+    '0123456789',
+  );
+});
+
 test('what the protocol does not allow is a problem with its headers', async () => {
   const gateway = await started({ maxFileSize: '1MiB' });
   const at = `${gateway.url}/uploads`;
@@ -282,8 +307,9 @@ test('OPTIONS names the extensions, and those that a client could do without wor
   const options = await tus(`${url}/uploads`, 'OPTIONS');
   expect(options.headers.get('tus-extension')?.split(',')).toEqual([
     ...['creation', 'creation-with-upload', 'creation-defer-length', 'termination'],
-    'expiration',
+    ...['expiration', 'checksum'],
   ]);
+  expect(options.headers.get('tus-checksum-algorithm')).toBe('sha1,sha256,sha512,md5');
   // The first bytes come with the request that creates the upload, or all of them do.
   const first = { 'upload-length': '10', 'content-type': 'application/offset+octet-stream' };
   const begin = await tus(`${url}/uploads`, 'POST', first, '01234');

@@ -161,6 +161,8 @@ const LONG: Readonly<Record<string, string>> = {
     'all that a server tells the map and hears from it',
   'packages/staging/src/container/container.ts':
     'group commit, from an append to its acknowledgement',
+  'packages/staging/src/container/unfinished.ts':
+    'the format of unfinished uploads and its recovery',
   'packages/storage/src/replication/peer-sender.ts': 'the life of one connection to a peer',
   'gateway/src/access/ledger.ts': 'one ledger of quotas, rates and marks',
   'gateway/src/workers/primary.ts': 'the life of the worker processes',

@@ -112,6 +112,7 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
     const chunks = Buffer.isBuffer(content) ? [content] : content;
     try {
       return await staging.unfinished.append(this.#key(id), offset, chunks, {
+        check: options.check,
         beforeWrite: () => {
           this.#reads.throwIfClosed();
           staging.acceptance.checkRoom();

@@ -172,7 +172,10 @@ export interface UnfinishedUpload {
   readonly offset: number;
 }
 
-export type AppendOptions = Pick<PutOptions, 'transfer'>;
+export interface AppendOptions extends Pick<PutOptions, 'transfer'> {
+  /** Called after the last byte. If it throws, or the body fails, none of the bytes are kept. */
+  readonly check?: (() => void) | undefined;
+}
 
 /**
  * Resumable uploads. They stay on this server's disk, across restarts, until they are finished,

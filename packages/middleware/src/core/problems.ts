@@ -36,6 +36,7 @@ const table = {
   bad_request: 400,
   body_too_slow: 408,
   // tus defines this number.
+  checksum_mismatch: 460,
   client_room_exceeded: told(429, undefined, RETRY_SECONDS),
   closed: told(503, 'The server is shutting down.', 5),
   container_full: told(
@@ -154,6 +155,7 @@ const TITLES: Readonly<Record<number, string>> = {
   ...STATUS_CODES,
   413: 'Content Too Large',
   422: 'Unprocessable Content',
+  460: 'Checksum Mismatch',
   499: 'Client Closed Request',
 } as Record<number, string>;
 

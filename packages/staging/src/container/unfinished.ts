@@ -43,6 +43,8 @@ export interface UnfinishedUpload {
 export interface AppendOptions {
   /** Called before each write. If it throws, the request ends. */
   readonly beforeWrite: () => void;
+  /** Called after the last byte. If it throws, all bytes of the request are truncated. */
+  readonly check?: (() => void) | undefined;
 }
 
 interface Entry {
@@ -156,9 +158,10 @@ export class Unfinished {
     entry: Entry,
     file: DiskFile,
     body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
-    { beforeWrite }: AppendOptions,
+    { beforeWrite, check }: AppendOptions,
   ): Promise<void> {
     const { writeBytes = WRITE_BYTES, syncBytes = SYNC_BYTES } = this.#parts;
+    const start = entry.bytes;
     let chunks: Uint8Array[] = [];
     let gathered = 0;
     const flush = async (): Promise<void> => {
@@ -174,7 +177,7 @@ export class Unfinished {
         throw error;
       }
       entry.bytes += bytes;
-      if (entry.bytes - entry.mark.durableBytes >= syncBytes) {
+      if (!check && entry.bytes - entry.mark.durableBytes >= syncBytes) {
         await this.#makeDurable(name, entry, file);
       }
     };
@@ -192,11 +195,18 @@ export class Unfinished {
         if (gathered >= writeBytes) await flush();
       }
       await flush();
+      check?.();
     } catch (error) {
       if (!this.#entries.has(name)) throw error;
-      // Bytes received earlier are kept. If that fails, the first error is reported.
-      await flush().catch(() => undefined);
-      await this.#makeDurable(name, entry, file);
+      if (check) {
+        await file.truncate(start);
+        this.#shares.change(entry.about.owner, 0, start - entry.bytes);
+        entry.bytes = start;
+      } else {
+        // Bytes received earlier are kept. If that fails, the first error is reported.
+        await flush().catch(() => undefined);
+        await this.#makeDurable(name, entry, file);
+      }
       throw error;
     }
     await this.#makeDurable(name, entry, file);

@@ -108,7 +108,7 @@ test('what was acknowledged is there after a crash at any moment', async () => {
   }
 });
 
-test('a body that breaks off keeps what came', async () => {
+test('a body that breaks off keeps what came; with a checksum it keeps nothing of the request', async () => {
   const uploads = await opened(new SimulatedDisk(ROOT));
   const { unfinished } = uploads;
   await unfinished.begin(KEY, ABOUT, 1000);
@@ -118,8 +118,17 @@ test('a body that breaks off keeps what came', async () => {
   }
   await expect(unfinished.append(KEY, 0, broken(), FREE)).rejects.toThrow('gone');
   expect(unfinished.find(KEY)!.durableBytes).toBe(10);
-  const body = inChunks(Buffer.alloc(20, 'y'));
-  expect(await unfinished.append(KEY, 10, body, FREE)).toBe(30);
+  const check = () => undefined;
+  await expect(unfinished.append(KEY, 10, broken(), { ...FREE, check })).rejects.toThrow('gone');
+  const wrong = () => {
+    throw new Error('wrong');
+  };
+  const body = () => inChunks(Buffer.alloc(20, 'y'));
+  await expect(unfinished.append(KEY, 10, body(), { ...FREE, check: wrong })).rejects.toThrow(
+    'wrong',
+  );
+  expect((await read(uploads)).toString()).toBe('x'.repeat(10));
+  expect(await unfinished.append(KEY, 10, body(), { ...FREE, check })).toBe(30);
   expect((await read(uploads)).toString()).toBe('x'.repeat(10) + 'y'.repeat(20));
 });
 

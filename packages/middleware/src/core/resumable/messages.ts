@@ -6,6 +6,7 @@ import { Metadata } from '@tus/server';
 import { checkName, fileType, headerText } from '../http/content-headers.js';
 import type { TransferLimits } from '../limits.js';
 import { methodNotAllowed, ProblemError } from '../problems.js';
+import { DigestCheck, decodeDigest } from '../upload/digests.js';
 import { expiryOf, typeProblem, type UploadPolicy } from '../upload/policy.js';
 import { demandOrdinary } from '../upload/receive.js';
 import type { RequestBody } from '../upload/request-body.js';
@@ -13,7 +14,7 @@ import { type Note, noteOf, type ResumableRequest } from './request.js';
 
 /**
  * Messages of tus 1.0 (https://tus.io/protocols/resumable-upload): what a new upload is to become,
- * and requests and answers as the web API that `@tus/server` speaks.
+ * checksums of single requests, and requests and answers as the web API that `@tus/server` speaks.
  */
 
 /** What an upload is to become. */
@@ -102,6 +103,28 @@ function metadataOf(
     type: fileType(type ?? undefined, name),
     group: own,
   };
+}
+
+/** For `Tus-Checksum-Algorithm`. */
+export const CHECKSUMS = ['sha1', 'sha256', 'sha512', 'md5'] as const;
+
+/** Undefined if no checksum was sent. Throws `unsupported_digest`, `invalid_digest`. */
+export function checksumOf(headers: IncomingHttpHeaders): DigestCheck | undefined {
+  const given = headers['upload-checksum'];
+  if (given === undefined) return undefined;
+  const [name, value = ''] = String(given).split(' ');
+  const algorithm = CHECKSUMS.find((each) => each === name);
+  if (!algorithm) {
+    throw new ProblemError('unsupported_digest', `Upload-Checksum takes ${CHECKSUMS.join(', ')}.`);
+  }
+  const header = 'Upload-Checksum';
+  return new DigestCheck(
+    [{ header, algorithm, value: decodeDigest(header, algorithm, value) }],
+    () => {
+      const message = `The bytes of this request do not match ${header}; none of them were kept.`;
+      return new ProblemError('checksum_mismatch', message);
+    },
+  );
 }
 
 /** What `X-HTTP-Method-Override` may name. */

@@ -12,7 +12,15 @@ import { checkBytes } from '../upload/content-check.js';
 import { type IdempotentUploads, uploadMark } from '../upload/idempotency.js';
 import type { UploadParts } from '../upload/receive.js';
 import { RequestBody, sendContinueIfExpected } from '../upload/request-body.js';
-import { asWebRequest, methodOf, newUpload, ownHeaders, problemOf } from './messages.js';
+import {
+  asWebRequest,
+  CHECKSUMS,
+  checksumOf,
+  methodOf,
+  newUpload,
+  ownHeaders,
+  problemOf,
+} from './messages.js';
 import { noteOf, type ResumableRequest } from './request.js';
 import {
   EXTENSIONS,
@@ -25,7 +33,7 @@ import {
 
 /**
  * Resumable uploads by tus 1.0. `@tus/server` speaks the protocol, the store keeps the bytes, and
- * this module adds what both lack: policies, and problems as answers. An
+ * this module adds what both lack: checksums, policies, and problems as answers. An
  * upload's id is the key of the file that it becomes; the answer that ends it contains the key in
  * `X-File-Key`.
  */
@@ -80,6 +88,7 @@ export class ResumableUploads {
         'tus-resumable': TUS_RESUMABLE,
         'tus-version': TUS_RESUMABLE,
         'tus-extension': EXTENSIONS.join(','),
+        'tus-checksum-algorithm': CHECKSUMS.join(','),
         'tus-max-size': String(this.#options.limits.maxFileBytes),
       },
     };
@@ -123,6 +132,7 @@ export class ResumableUploads {
     const { id, quota, visibleScope, onReceived } = asked;
     const length = headers['content-length'];
     const current: UnderWay = {
+      checksum: checksumOf(headers),
       begin,
       quota,
       visibleScope,

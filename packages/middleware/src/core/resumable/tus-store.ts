@@ -4,6 +4,7 @@ import type { Receipt, UnfinishedUpload, UnfinishedUploads } from '@stevedore/cl
 import { isStoreError } from '@stevedore/client/connect';
 import { DataStore, ERRORS, Upload } from '@tus/server';
 import { ProblemError } from '../problems.js';
+import type { DigestCheck } from '../upload/digests.js';
 import type { UploadQuota } from '../upload/request-body.js';
 import type { Begin } from './messages.js';
 import { type Note, noteOf } from './request.js';
@@ -15,6 +16,7 @@ import { type Note, noteOf } from './request.js';
 
 /** One request. */
 export interface UnderWay {
+  readonly checksum: DigestCheck | undefined;
   /** For a request that creates an upload. */
   readonly begin?: Begin | undefined;
   readonly quota?: UploadQuota | undefined;
@@ -46,6 +48,7 @@ export const EXTENSIONS = [
   'creation-defer-length',
   'termination',
   'expiration',
+  'checksum',
 ];
 
 export class TusStore extends DataStore {
@@ -83,6 +86,13 @@ export class TusStore extends DataStore {
     const found = this.#uploads.find(id);
     if (!found) return this.#sentAgain(stream, id, offset);
     const note = noteOf(found);
+    const { checksum } = request;
+    const check =
+      checksum &&
+      (() => {
+        const problem = checksum.problem();
+        if (problem) throw problem;
+      });
     // Another request may be adding bytes until this one has its turn.
     let hasBegun = false;
     const counted = async function* (): AsyncGenerator<Buffer> {
@@ -93,11 +103,12 @@ export class TusStore extends DataStore {
         left -= chunk.length;
         if (left < 0) throw tooLong(note);
         await request.quota?.take(chunk.length, request.expectedBytes);
+        checksum?.update(chunk);
         yield chunk;
       }
     };
     try {
-      return await this.#uploads.append(id, offset, counted(), { transfer: true });
+      return await this.#uploads.append(id, offset, counted(), { check, transfer: true });
     } catch (error) {
       request.failure ??= (isStoreError(error, 'aborted') && error.cause) || error;
       throw error;

@@ -44,15 +44,18 @@ export async function* checkedBody(
   if (problem) throw fail(problem);
 }
 
-/** As `checkedBody`, for a body that is in memory. */
-export async function checkBytes(
-  bytes: Buffer,
-  { declaredType, digests, fail }: BodyChecks,
-): Promise<void> {
-  if (declaredType !== undefined) await checkHead(declaredType, [bytes], fail);
-  digests?.update(bytes);
-  const problem = digests?.problem();
-  if (problem) throw fail(problem);
+/** As `checkedBody`, for a body that is in memory. Returns a promise only if it must. */
+export function checkBytes(bytes: Buffer, checks: BodyChecks): Promise<void> | undefined {
+  const { declaredType, digests } = checks;
+  const isPlain = declaredType === undefined || isPlainlyOf(declaredType, bytes);
+  return isPlain && !digests ? undefined : checkWhole(bytes, checks);
+}
+
+async function checkWhole(bytes: Buffer, checks: BodyChecks): Promise<void> {
+  if (checks.declaredType !== undefined) await checkHead(checks.declaredType, [bytes], checks.fail);
+  checks.digests?.update(bytes);
+  const problem = checks.digests?.problem();
+  if (problem) throw checks.fail(problem);
 }
 
 async function checkHead(
@@ -62,9 +65,8 @@ async function checkHead(
 ): Promise<void> {
   const [only] = chunks;
   const bytes = only && chunks.length === 1 ? only : Buffer.concat(chunks);
-  if (await isOf(normalize(type), bytes.subarray(0, HEAD_BYTES))) return;
-  const message = `The file's first bytes do not match ${essence(type)}.`;
-  throw fail(new ProblemError('type_mismatch', message));
+  const problem = await contentProblem(type, bytes.subarray(0, HEAD_BYTES));
+  if (problem) throw fail(problem);
 }
 
 /**
@@ -92,7 +94,6 @@ const ALIASES: Readonly<Record<string, string>> = {
 /** One signature covers all types of a family: they differ deeper in the file. */
 const FAMILIES: readonly RegExp[] = [
   /^(?:video|audio)\/(?:mp4|quicktime|x-m4a|x-m4v|x-m4b|3gpp|3gpp2)$/,
-  /^image\/a?png$/,
   /^image\/(?:heic|heif|heic-sequence|heif-sequence|avif)$/,
   /^(?:application|audio|video)\/(?:ogg|opus|x-ogg)$/,
   /^(?:audio|video)\/(?:webm|matroska|x-matroska)$/,
@@ -101,22 +102,71 @@ const FAMILIES: readonly RegExp[] = [
   /^(?:application\/xml|[a-z]+\/[a-z0-9.-]+\+xml)$/,
 ];
 
-async function isOf(type: string, head: Uint8Array): Promise<boolean> {
-  if (type === DEFAULT_TYPE || head.length === 0) return true;
-  const { fileTypeFromBuffer, supportedMimeTypes } = await import('file-type');
-  const found = await fileTypeFromBuffer(head).catch(() => undefined);
-  if (found) {
-    const own = normalize(found.mime);
-    return type === own || FAMILIES.some((family) => family.test(type) && family.test(own));
-  }
+interface Detector {
+  readonly detect: (head: Uint8Array) => Promise<string | undefined>;
+  readonly known: ReadonlySet<string>;
+}
+
+let detector: Promise<Detector> | undefined;
+
+function loadDetector(): Promise<Detector> {
+  detector ??= import('file-type').then(({ fileTypeFromBuffer, supportedMimeTypes }) => ({
+    detect: async (head) => (await fileTypeFromBuffer(head))?.mime,
+    known: new Set([...supportedMimeTypes].map(normalize)),
+  }));
+  return detector;
+}
+
+/** True if the first bytes decide it; false means that more are needed. */
+function isPlainlyOf(declared: string, head: Uint8Array): boolean {
+  const type = normalize(declared);
+  return type === DEFAULT_TYPE || head.length === 0 || hasOwnSignature(type, head);
+}
+
+/** Undefined if the bytes may be of that type. */
+async function contentProblem(
+  declared: string,
+  head: Uint8Array,
+): Promise<ProblemError | undefined> {
+  if (isPlainlyOf(declared, head)) return undefined;
+  const type = normalize(declared);
+  const { detect, known } = await loadDetector();
+  const found = await detect(head).catch(() => undefined);
+  if (found !== undefined) return isSame(type, normalize(found)) ? undefined : mismatch(declared);
   // Text has no signature, and no zero bytes.
-  if (/^text\/|^application\/(?:json|javascript|xml)$|\+(?:json|xml)$/.test(type)) {
-    return !head.includes(0);
-  }
-  return ![...supportedMimeTypes].some((known) => normalize(known) === type);
+  if (/^text\/|^application\/(?:json|javascript|xml)$|\+(?:json|xml)$/.test(type))
+    return head.includes(0) ? mismatch(declared) : undefined;
+  return known.has(type) ? mismatch(declared) : undefined;
+}
+
+/** The most common types, recognisable by their first bytes alone. */
+const SIGNATURES: Readonly<Record<string, readonly number[]>> = {
+  'application/pdf': [0x25, 0x50, 0x44, 0x46, 0x2d],
+  'image/gif': [0x47, 0x49, 0x46, 0x38],
+  'image/jpeg': [0xff, 0xd8, 0xff],
+};
+/** A PNG's header chunk follows its signature; an animated one is recognised by a later chunk. */
+const PNG = Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex');
+
+function hasOwnSignature(type: string, head: Uint8Array): boolean {
+  if (type === 'image/png') return PNG.equals(head.subarray(0, PNG.length));
+  const signature = Object.hasOwn(SIGNATURES, type) ? SIGNATURES[type] : undefined;
+  return signature?.every((byte, index) => head[index] === byte) === true;
+}
+
+function isSame(declared: string, found: string): boolean {
+  if (declared === found) return true;
+  return FAMILIES.some((family) => family.test(declared) && family.test(found));
 }
 
 function normalize(type: string): string {
   const name = essence(type);
   return ALIASES[name] ?? name;
+}
+
+function mismatch(declared: string): ProblemError {
+  return new ProblemError(
+    'type_mismatch',
+    `The file's first bytes do not match ${essence(declared)}.`,
+  );
 }

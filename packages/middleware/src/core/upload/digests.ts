@@ -70,7 +70,7 @@ function parseList(header: (typeof LISTS)[number], text: string): Expected[] {
 }
 
 /** Throws `invalid_digest`. */
-function decodeDigest(header: string, algorithm: Algorithm, text: string): Buffer {
+export function decodeDigest(header: string, algorithm: Algorithm, text: string): Buffer {
   const trimmed = text.trim();
   const value = Buffer.from(trimmed, 'base64');
   if (value.length !== BYTES[algorithm] || value.toString('base64') !== trimmed) {
@@ -81,10 +81,16 @@ function decodeDigest(header: string, algorithm: Algorithm, text: string): Buffe
 
 export class DigestCheck {
   readonly #expected: readonly Expected[];
+  readonly #mismatch: (header: string) => ProblemError;
   readonly #hashes = new Map<Algorithm, Hash>();
 
-  constructor(expected: readonly Expected[]) {
+  constructor(
+    expected: readonly Expected[],
+    problemOf = (header: string) =>
+      new ProblemError('digest_mismatch', `The bytes do not match ${header}.`),
+  ) {
     this.#expected = expected;
+    this.#mismatch = problemOf;
     for (const { algorithm } of expected) this.#hashes.set(algorithm, createHash(algorithm));
   }
 
@@ -99,7 +105,7 @@ export class DigestCheck {
     const wrong = this.#expected.find(({ algorithm, value }) => {
       return found.get(algorithm)?.equals(value) !== true;
     });
-    return wrong && new ProblemError('digest_mismatch', `The bytes do not match ${wrong.header}.`);
+    return wrong && this.#mismatch(wrong.header);
   }
 }
 

@@ -106,7 +106,8 @@ async function takeRaw(
   const isChecked = declaredType !== undefined || digests !== undefined;
   if (size !== undefined && size <= maxBufferedBytes) {
     const bytes = size === 0 ? Buffer.alloc(0) : await readWhole(request, size, guard);
-    if (isChecked) await checkBytes(bytes, { declaredType, digests, fail });
+    const checking = isChecked && checkBytes(bytes, { declaredType, digests, fail });
+    if (checking) await checking;
     return [await store.put(bytes, options)];
   }
   const body = new RequestBody(request, { limitBytes: maxFileBytes, guard, room: room?.(), quota });
