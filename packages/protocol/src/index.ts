@@ -10,7 +10,6 @@ export * from './commands/storage-sync.js';
 export {
   beat,
   type ChangeList,
-  type ConnectionCounts,
   type CountedOperation,
   type DiskUsage,
   decodeStatistics,
@@ -40,6 +39,7 @@ export {
 } from './commands/tracker-admin.js';
 export * from './commands/tracker-list.js';
 export * from './commands/tracker-query.js';
+export * from './commands/tracker-stats.js';
 export {
   ANY_STORE_PATH,
   HEADER_BYTES,

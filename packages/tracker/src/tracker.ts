@@ -37,7 +37,7 @@ export async function startTracker(options: TrackerOptions = {}): Promise<Tracke
       ...syncHandlers(cluster, settings),
       ...identityHandlers(cluster, settings),
       ...queryHandlers(cluster, settings),
-      ...adminHandlers(cluster, settings),
+      ...adminHandlers(cluster, settings, () => server.counts),
     ]),
     closesAfterInvalid: false,
     openSession: (ends) => new TrackerSession(ends),

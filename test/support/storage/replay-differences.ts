@@ -63,9 +63,16 @@ export const DIFFERENCES: readonly Difference[] = [
     name: 'storage reports',
     reason:
       'the recording lacks some of the reports that the C tracker answered from: room, last beat, counts',
-    applies: code(90, 91, 92),
+    applies: code(90, 91, 92, 97, 98),
     fields:
       /\.(freeMegabytes|availableMegabytes|heardAtSeconds|lastHeartBeatSeconds|lastSourceUpdateSeconds|connections\.(current|max)|operations\.\w+\.(total|success))$/,
+  },
+  {
+    name: 'connections of the tracker',
+    reason:
+      'the C tracker counts connections that it has made room for; who is connected is the replay',
+    applies: code(96),
+    fields: /\.connections\.(allocated|current|max)$/,
   },
   {
     name: 'leader at once',
@@ -97,7 +104,7 @@ export const DIFFERENCES: readonly Difference[] = [
   {
     name: 'trunk files off: settings and records',
     reason: 'our tracker has no trunk server and says that the cluster uses no trunk files',
-    applies: (vector) => withTrunkFiles(vector) && code(75, 83, 90, 91, 92)(vector),
+    applies: (vector) => withTrunkFiles(vector) && code(75, 83, 90, 91, 92, 97, 98)(vector),
     fields:
       /^(use_trunk_file|store_slave_file_use_link|usesTrunkFiles|trunkServer\.\w+|(\w+\.)?\d+\.(currentTrunkFileId|isTrunkServer|isTrunkAvailable))$/,
   },

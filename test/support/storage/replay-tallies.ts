@@ -21,7 +21,10 @@ export const TALLIES: Readonly<Record<string, Tally>> = {
   'program-flows ids 100002': tally(1, 0, { directories: 1, 'new names': 1 }),
   'program-flows ids tracker': tally(8, 6, { turns: 2 }),
   'program-flows plain storage': tally(47, 29, { 'new names': 10, times: 8 }),
-  'program-flows plain tracker': tally(47, 45, { 'storage reports': 2 }),
+  'program-flows plain tracker': tally(50, 45, {
+    'storage reports': 4,
+    'connections of the tracker': 1,
+  }),
   storage: tally(92, 58, {
     'new names': 17,
     times: 11,
@@ -60,10 +63,11 @@ export const TALLIES: Readonly<Record<string, Tally>> = {
     'echoed requests': 2,
     'links of clients': 4,
   }),
-  tracker: tally(29, 25, { 'storage reports': 4 }),
-  'tracker-ids': tally(29, 25, { 'storage reports': 4 }),
-  'tracker-trunk': tally(29, 25, {
-    'storage reports': 4,
-    'trunk files off: settings and records': 4,
+  tracker: tally(32, 25, { 'storage reports': 6, 'connections of the tracker': 1 }),
+  'tracker-ids': tally(32, 25, { 'storage reports': 6, 'connections of the tracker': 1 }),
+  'tracker-trunk': tally(32, 25, {
+    'storage reports': 6,
+    'trunk files off: settings and records': 6,
+    'connections of the tracker': 1,
   }),
 };

@@ -48,17 +48,13 @@ export type VectorFile =
   | 'storage-to-storage'
   | 'program-flows';
 
-/** Lists for operators, which our trackers do not have: fdfs_monitor uses 91 and 92. */
-const NOT_ANSWERED: ReadonlySet<number> = new Set([96, 97, 98]);
-
 export function recorded(file: VectorFile): Recorded[] {
   const path = join(TEST, 'vectors/replay', `${file}.json`);
   const content = JSON.parse(readFileSync(path, 'utf8')) as {
     vectors?: Recorded[];
     programs?: { frames: Recorded[] }[];
   };
-  const all = content.vectors ?? content.programs!.flatMap(({ frames }) => frames);
-  return all.filter(({ cmd }) => !NOT_ANSWERED.has(cmd));
+  return content.vectors ?? content.programs!.flatMap(({ frames }) => frames);
 }
 
 /** A daemon to send requests to. */

@@ -192,7 +192,6 @@ const countOf = Object.fromEntries(OPERATIONS.map((name) => [name, operationCoun
 >;
 
 export const connectionCounts = record({ allocated: i32, current: i32, max: i32 });
-export type ConnectionCounts = BodyOf<typeof connectionCounts>;
 
 export const statistics = record(
   {

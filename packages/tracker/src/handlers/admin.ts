@@ -1,4 +1,6 @@
 import {
+  addressText,
+  type ConnectionCounts,
   deleteGroup,
   deleteStorage,
   type GroupRecord,
@@ -8,10 +10,15 @@ import {
   listStorage,
   Status,
   type StorageRecord,
+  type StorageStat,
   setTrunkServer,
+  storageClusterStat,
+  storageVolumeStat,
+  trackerClusterStat,
   trackerGetStatus,
+  type Volume,
 } from '@stevedore/protocol';
-import { control, type Handler, StatusError } from '@stevedore/wire';
+import { control, type Handler, nowSeconds, PROTOCOL_VERSION, StatusError } from '@stevedore/wire';
 import type { Cluster } from '../cluster.js';
 import type { Group } from '../group.js';
 import type { Member } from '../member.js';
@@ -22,10 +29,12 @@ import type { TrackerSettings } from '../tracker-options.js';
 export function adminHandlers(
   cluster: Cluster,
   settings: TrackerSettings,
+  connections: () => ConnectionCounts,
 ): Handler<TrackerSession>[] {
   const { environment, reservedSpaceMegabytes } = settings;
   const now = (): number => environment.uptimeMs();
   const width = () => settings.addressWidth;
+  const startedAtSeconds = nowSeconds(environment);
   const startedMs = environment.uptimeMs();
   const groups = (list: readonly Group[]) =>
     list.map((group) => groupRecord(group, reservedSpaceMegabytes, now()));
@@ -50,6 +59,41 @@ export function adminHandlers(
     }),
     control(setTrunkServer, () => {
       throw new StatusError(Status.notSupported, 'trunk files of FastDFS are off');
+    }),
+    control(trackerClusterStat, (filter, { session }: { session: TrackerSession }) => {
+      if (filter.active === false || filter.leader === false) return [];
+      return [
+        {
+          host: session.leaderText(),
+          isLeader: true,
+          isActive: true,
+          connections: connections(),
+          version: PROTOCOL_VERSION,
+          startedAtSeconds,
+          heardAtSeconds: 0,
+        },
+      ];
+    }),
+    control(storageClusterStat, ({ status, trunkServer }) => {
+      const storages = cluster.groups
+        .flatMap((group) => group.members.map((each) => storageStat(group, each, now())))
+        .filter(
+          (each) =>
+            (trunkServer === undefined || each.isTrunkServer === trunkServer) &&
+            (status === undefined || (each.status === status.value) === status.equals),
+        );
+      return { usesStorageIds: settings.storageIds.used, usesTrunkFiles: false, storages };
+    }),
+    control(storageVolumeStat, ({ disk, trunk, space }) => {
+      const volumes = cluster.groups
+        .map((group) => volume(group, reservedSpaceMegabytes, now()))
+        .filter(
+          (each) =>
+            (disk === undefined || each.isDiskAvailable === disk) &&
+            (trunk === undefined || each.isTrunkAvailable === trunk) &&
+            (space === undefined || each.isDiskAvailable === space),
+        );
+      return { usesTrunkFiles: false, volumes };
     }),
     control(trackerGetStatus, () => {
       if (cluster.groups.length === 0) throw new StatusError(Status.notFound, 'no groups yet');
@@ -106,5 +150,33 @@ function storageRecord(
     storagePort: member.port,
     statistics: member.statistics,
     isTrunkServer: false,
+  };
+}
+
+function storageStat(group: Group, member: Member, nowMs: number): StorageStat {
+  return {
+    id: member.id,
+    host: addressText(member.address, member.port),
+    isTrunkServer: false,
+    status: group.statusOf(member, nowMs),
+    connections: member.statistics.connections,
+    version: member.joinRequest?.version ?? '',
+    startedAtSeconds: member.connected ? (member.joinRequest?.startedAtSeconds ?? 0) : 0,
+    heardAtSeconds: member.heardAtSeconds,
+  };
+}
+
+function volume(group: Group, reservedMegabytes: number, nowMs: number): Volume {
+  const { totalMegabytes, freeMegabytes } = group.room(nowMs);
+  const availableMegabytes = Math.max(freeMegabytes - reservedMegabytes, 0);
+  return {
+    group: group.name,
+    totalMegabytes,
+    freeMegabytes,
+    reservedMegabytes,
+    availableMegabytes,
+    trunkFreeMegabytes: 0,
+    isDiskAvailable: availableMegabytes > 0,
+    isTrunkAvailable: false,
   };
 }
