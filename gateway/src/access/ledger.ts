@@ -390,9 +390,9 @@ export class UnfinishedCharges {
     this.#charges.set(id, { key, day, bytes: before + bytes });
   }
 
-  /** It has become a file: its bytes stay counted. */
-  keep(id: string): void {
-    this.#charges.delete(id);
+  /** They have become a file: their bytes stay counted. */
+  keep(ids: readonly string[]): void {
+    for (const id of ids) this.#charges.delete(id);
   }
 
   async check(ids: Iterable<string> = [...this.#charges.keys()]): Promise<void> {

@@ -127,6 +127,7 @@ const EXPOSED = [
   'Tus-Max-Size',
   'Tus-Resumable',
   'Tus-Version',
+  'Upload-Concat',
   'Upload-Defer-Length',
   'Upload-Expires',
   'Upload-Length',

@@ -87,7 +87,9 @@ function beginUpload(routes: UploadRoutes, name = 'default'): Call {
     const own = policyNamed(policies, name) ?? {};
     const { policy, scope, mark, account } = await access.upload(request as AskedBy, path);
     const length = lengthOf(request.headers['upload-length']);
-    if (length !== 0) await account?.demand(length ?? 1);
+    if (length !== 0 && request.headers['upload-concat'] === undefined) {
+      await account?.demand(length ?? 1);
+    }
     return files.resume(request.raw, reply.raw, {
       ...pathsOf(request),
       client: clientOf(request, scope),
@@ -109,9 +111,9 @@ function counting(
   let isFile = false;
   return {
     quota: account,
-    onStored: ({ key: id }) => {
+    onStored: (_receipt, ids) => {
       isFile = true;
-      charges.keep(id);
+      charges.keep(ids);
     },
     onReceived: async (bytes, id) => {
       account.settle(bytes);

@@ -24,6 +24,7 @@ class Client {
   readonly #random: Random;
   readonly #key: Headers;
   #uploads: string[] = [];
+  #parts: string[] = [];
 
   constructor(gateway: Gateway, random: Random, key: Headers) {
     this.#url = gateway.url;
@@ -38,6 +39,7 @@ class Client {
       [3, () => this.#begin()],
       [1, () => this.#beginWithBytes()],
       [6, () => this.#patch()],
+      [2, () => this.#join()],
       [2, () => this.#remove()],
     ] as const;
     await this.#random.pickByWeight(actions)[1]();
@@ -45,7 +47,9 @@ class Client {
 
   /** Removes what it did not finish. */
   async end(): Promise<void> {
-    for (const upload of this.#uploads) await tus(upload, 'DELETE', this.#key);
+    for (const upload of [...this.#uploads, ...this.#parts]) {
+      await tus(upload, 'DELETE', this.#key);
+    }
   }
 
   /** Resolves with the status; undefined if this client left. */
@@ -91,14 +95,16 @@ class Client {
   }
 
   async #begin(): Promise<void> {
+    const isPart = this.#random.below(2) === 0;
     const size = this.#random.below(MAX_BYTES);
-    const isDeferred = this.#random.below(3) === 0;
+    const isDeferred = !isPart && this.#random.below(3) === 0;
     const answer = await tus(`${this.#url}/uploads`, 'POST', {
       ...(isDeferred ? { 'upload-defer-length': '1' } : { 'upload-length': `${size}` }),
+      ...(isPart ? { 'upload-concat': 'partial' } : {}),
       ...this.#key,
     });
     if (answer.status !== 201) return;
-    this.#uploads.push(this.#url + answer.headers.get('location'));
+    (isPart ? this.#parts : this.#uploads).push(this.#url + answer.headers.get('location'));
   }
 
   /** Forgets the upload, which others of this client's may be too. */
@@ -110,8 +116,9 @@ class Client {
   }
 
   async #patch(): Promise<void> {
-    if (this.#uploads.length === 0) return this.#begin();
-    const upload = this.#random.pick(this.#uploads);
+    const known = [...this.#uploads, ...this.#parts];
+    if (known.length === 0) return this.#begin();
+    const upload = this.#random.pick(known);
     const state = await tus(upload, 'HEAD', this.#key);
     if (state.status !== 200) return this.#forget(upload);
     const size = state.headers.get('upload-length');
@@ -128,15 +135,26 @@ class Client {
     );
   }
 
+  async #join(): Promise<void> {
+    if (this.#parts.length === 0) return;
+    const named = Array.from({ length: 1 + this.#random.below(4) }, () =>
+      this.#random.pick(this.#parts),
+    );
+    const final = `final;${named.join(' ')}`;
+    await tus(`${this.#url}/uploads`, 'POST', { 'upload-concat': final, ...this.#key });
+  }
+
   async #remove(): Promise<void> {
-    if (this.#uploads.length === 0) return;
-    const upload = this.#random.pick(this.#uploads);
+    const known = [...this.#uploads, ...this.#parts];
+    if (known.length === 0) return;
+    const upload = this.#random.pick(known);
     await tus(upload, 'DELETE', this.#key);
     this.#forget(upload);
   }
 
   #forget(upload: string): void {
     this.#uploads = this.#uploads.filter((each) => each !== upload);
+    this.#parts = this.#parts.filter((each) => each !== upload);
   }
 }
 

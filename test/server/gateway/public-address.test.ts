@@ -93,6 +93,10 @@ async function walk(input: GatewayInput, asked: Headers): Promise<Map<string, st
   const ended = await call('POST /uploads ended', '/uploads', length);
   const last = `/uploads/${ended.location.split('/').at(-1)}`;
   await call('DELETE /uploads/{id}', last, TUS);
+  const partial = { ...length, 'upload-concat': 'partial', ...BYTES };
+  const half = await call('POST /uploads part', '/uploads', partial, 'hello');
+  const joined = { ...TUS, 'upload-concat': `final;${half.location}` };
+  await call('POST /uploads joined', '/uploads', joined);
   const api = JSON.parse((await call('GET /openapi.json', '/openapi.json')).text) as {
     servers: readonly { url: string }[];
     paths: Record<string, Record<string, object>>;

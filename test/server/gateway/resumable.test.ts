@@ -22,6 +22,7 @@ const WAYS: readonly [string, number, Partial<UploadOptions>][] = [
   ['one request, a file stored whole', 6_000_000, {}],
   ['requests of 1 MB', 6_000_000, { chunkSize: 1_000_000 }],
   ['the request that begins it', 300_000, { uploadDataDuringCreation: true }],
+  ['three parts at once', 5_000_000, { parallelUploads: 3 }],
   ['POST with another method named', 50_000, { overridePatchMethod: true }],
   ['nothing: an empty file', 0, {}],
 ];
@@ -226,7 +227,8 @@ test('what the protocol does not allow is a problem with its headers', async () 
     [tus(upload, 'PATCH', { 'content-type': 'text/plain' }, 'x'), 415, 'invalid_media_type'],
     [tus(nobody, 'PATCH', { 'upload-offset': '0' }, 'x'), 404, 'not_found'],
     [tus(`${at}/..%2fetc`, 'PATCH', { 'upload-offset': '0' }, 'x'), 400, 'invalid_key'],
-    [tus(at, 'POST', { 'upload-length': '1', 'upload-concat': 'partial' }), 400, 'bad_request'],
+    [tus(at, 'POST', { 'upload-concat': 'final;' }), 400, 'bad_request'],
+    [tus(at, 'POST', { 'upload-concat': `final;${nobody}` }), 404, 'not_found'],
     [tus(upload, 'PUT'), 405, 'method_not_allowed'],
     [tus(upload, 'POST', { 'x-http-method-override': 'FOO BAR' }), 405, 'method_not_allowed'],
     [tus(upload, 'POST', { 'x-http-method-override': 'CONNECT' }), 405, 'method_not_allowed'],
@@ -307,7 +309,7 @@ test('OPTIONS names the extensions, and those that a client could do without wor
   const options = await tus(`${url}/uploads`, 'OPTIONS');
   expect(options.headers.get('tus-extension')?.split(',')).toEqual([
     ...['creation', 'creation-with-upload', 'creation-defer-length', 'termination'],
-    ...['expiration', 'checksum'],
+    ...['expiration', 'checksum', 'concatenation'],
   ]);
   expect(options.headers.get('tus-checksum-algorithm')).toBe('sha1,sha256,sha512,md5');
   // The first bytes come with the request that creates the upload, or all of them do.
@@ -323,4 +325,18 @@ test('OPTIONS names the extensions, and those that a client could do without wor
   expect(expires).toBeLessThanOrEqual(seconds(Date.now()));
   const whole = await tus(`${url}/uploads`, 'POST', first, '0123456789');
   expect((await bytesOf(url, whole.headers.get('x-file-key')!)).toString()).toBe('0123456789');
+  // Parts become one file in the order of the request, and are gone.
+  const parts: string[] = [];
+  for (const text of ['01234', '56789']) {
+    const part = { ...first, 'upload-length': '5', 'upload-concat': 'partial' };
+    const answer = await tus(`${url}/uploads`, 'POST', part, text);
+    expect(answer.headers.get('x-file-key')).toBeNull();
+    parts.push(url + answer.headers.get('location'));
+  }
+  const concat = `final;${[...parts].reverse().join(' ')}`;
+  const joined = await tus(`${url}/uploads`, 'POST', { 'upload-concat': concat });
+  const key = joined.headers.get('x-file-key')!;
+  expect([joined.status, joined.headers.get('content-location')]).toEqual([201, `/files/${key}`]);
+  expect((await bytesOf(url, key)).toString()).toBe('5678901234');
+  for (const part of parts) expect((await tus(part, 'HEAD')).status).toBe(404);
 });

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { Gateway, GatewayInput } from '@stevedore/gateway';
 import { presignedUpload } from '@stevedore/middleware/core';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { ApiKey } from '../../../gateway/dist/access/api-keys.js';
 import { keyFile, newKey } from '../../support/gateway/guarded.js';
 import { offsetOf, started, tus } from '../../support/gateway/tus.js';
@@ -63,9 +63,50 @@ function post({ url }: Gateway, headers: object, bytes: number) {
   return fetch(`${url}/files`, { method: 'POST', body, headers: { ...headers } });
 }
 
+/** Bytes on the disk: of files and of unfinished uploads. */
+function bytesOf({ store }: Gateway): number {
+  const { acknowledgedBytes, unfinishedBytes } = store.stats();
+  return acknowledgedBytes + unfinishedBytes;
+}
+
 const DEFERRED = { 'upload-defer-length': '1' };
 
 describe('the bytes of a day', () => {
+  test('hold for uploads that are joined, and count each part once', async () => {
+    const { gateway, as } = await keyed([{ bytesPerDay: 3 * MIB }]);
+    const [one] = as;
+    const part = async () => {
+      const at = await begin(gateway, {
+        'upload-concat': 'partial',
+        'upload-length': `${MIB}`,
+        ...one,
+      });
+      expect((await tus(at, 'PATCH', patchHeaders(0, one), Buffer.alloc(MIB))).status).toBe(204);
+      return at;
+    };
+    const final = (...urls: string[]) =>
+      tus(`${gateway.url}/uploads`, 'POST', {
+        'upload-concat': `final;${urls.join(' ')}`,
+        'upload-length': '1',
+        ...one,
+      });
+    const parts = [await part(), await part()];
+    expect((await final(...Array<string>(100).fill(parts[0]!))).code).toBe('too_large');
+    expect((await final(parts[0]!, parts[0]!, parts[0]!)).code).toBe('quota_exceeded');
+    const [first, ...others] = await Promise.all([1, 2, 3].map(() => final(...parts)));
+    expect([first!.status, ...others.map(({ code }) => code)]).toEqual([
+      201,
+      ...['upload_under_way', 'upload_under_way'],
+    ]);
+    expect(bytesOf(gateway)).toBe(2 * MIB);
+    // A part that is named twice is stored twice.
+    const twice = await part();
+    expect((await final(twice, twice)).code).toBe('quota_exceeded');
+    expect((await tus(twice, 'DELETE', one)).status).toBe(204);
+    expect((await post(gateway, one, MIB)).status).toBe(201);
+    expect((await post(gateway, one, 1)).status).toBe(429);
+  });
+
   test('are given back with an upload that is removed, and not with a file', async () => {
     const { gateway, as } = await keyed([{ bytesPerDay: MIB }]);
     const [one] = as;
@@ -232,4 +273,37 @@ test('a request that begins an upload, and fails, leaves nothing behind', async 
   expect(await sent).toBe('cut');
   await expect.poll(() => gateway.store.stats().unfinishedUploads).toBe(0);
   await expect.poll(async () => (await post(gateway, one, MIB)).status).toBe(201);
+});
+
+test('a join that finds no room leaves nothing behind', async () => {
+  const { gateway, as } = await keyed([{}], { containerSize: '8MiB' });
+  const [one] = as;
+  const part = await begin(gateway, {
+    'upload-concat': 'partial',
+    'upload-length': '900000',
+    ...one,
+  });
+  await tus(part, 'PATCH', patchHeaders(0, one), Buffer.alloc(900_000));
+  const final = (times: number) =>
+    tus(`${gateway.url}/uploads`, 'POST', {
+      'upload-concat': `final;${Array(times).fill(part).join(' ')}`,
+      ...one,
+    });
+  expect((await final(2)).code).toBe('client_room_exceeded');
+  expect(gateway.store.stats()).toMatchObject({ unfinishedUploads: 1, unfinishedBytes: 900_000 });
+  // Begun, and full while its bytes are copied.
+  const other = await begin(gateway, { ...DEFERRED, ...one });
+  const { unfinished } = gateway.store;
+  const append = unfinished!.append.bind(unfinished);
+  const hook = vi.spyOn(unfinished!, 'append').mockImplementationOnce(async (...args) => {
+    await tus(other, 'PATCH', patchHeaders(0, one), Buffer.alloc(800_000));
+    return append(...args);
+  });
+  onTestFinished(() => hook.mockRestore());
+  const full = await final(1);
+  expect([full.status, full.code]).toEqual([429, 'client_room_exceeded']);
+  expect(gateway.store.stats()).toMatchObject({ unfinishedUploads: 2, unfinishedBytes: 1_700_000 });
+  await tus(other, 'DELETE', one);
+  expect((await final(1)).status).toBe(201);
+  expect(gateway.store.stats()).toMatchObject({ unfinishedUploads: 0, unfinishedBytes: 0 });
 });

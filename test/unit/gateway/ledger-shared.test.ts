@@ -171,7 +171,7 @@ test('an upload that got too old gives its bytes back, on the day on which they 
   };
   const today = async () => (await ledger.today()).map(({ bytes }) => bytes);
   for (const id of ['old', 'file', 'young']) await store(id, 1_000);
-  charges.keep('file');
+  charges.keep(['file']);
   await vi.advanceTimersByTimeAsync(10_000);
   expect(await today()).toEqual([2_000]);
   vi.setSystemTime(DAY_MS);

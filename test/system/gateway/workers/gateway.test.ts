@@ -95,27 +95,37 @@ describe('a gateway of three workers', () => {
     }
   });
 
-  it('an upload in several requests goes on at every worker', async () => {
+  it('an upload in several requests goes on at every worker, and is joined', async () => {
     const { url } = gateway;
     const tus = { 'tus-resumable': '1.0.0' };
     const bytes = { ...tus, 'content-type': 'application/offset+octet-stream' };
+    const parts: string[] = [];
     for (const agent of agents) {
-      const begin = { ...tus, 'upload-length': String(5 * agents.length) };
+      const begin = { ...tus, 'upload-length': '15', 'upload-concat': 'partial' };
       const begun = await ask(url, '/uploads', { method: 'POST', agent, headers: begin });
       expect(begun.status).toBe(201);
       const path = String(begun.headers.location);
       for (const [index, other] of agents.entries()) {
-        const known = await ask(url, path, { method: 'HEAD', agent, headers: tus });
-        expect(known.headers['upload-offset']).toBe(String(index * 5));
         const offset = { ...bytes, 'upload-offset': String(index * 5) };
         const sent = { method: 'PATCH', agent: other, body: `part${index}`, headers: offset };
         expect((await ask(url, path, sent)).status).toBe(204);
       }
-      const key = path.split('/').at(-1);
-      for (const other of agents) {
-        const { body } = await ask(url, `/files/${key}`, { agent: other });
-        expect(body.toString()).toBe(agents.map((_, index) => `part${index}`).join(''));
-      }
+      parts.push(path);
+    }
+    for (const agent of agents) {
+      const known = await ask(url, parts[0]!, { method: 'HEAD', agent, headers: tus });
+      expect(known.headers['upload-offset']).toBe('15');
+    }
+    const join = { ...tus, 'upload-concat': `final;${parts.join(' ')}` };
+    const joined = await ask(url, '/uploads', { method: 'POST', agent: agents[1]!, headers: join });
+    expect(joined.status).toBe(201);
+    for (const agent of agents) {
+      const { body } = await ask(url, `/files/${joined.headers['x-file-key']}`, { agent });
+      expect(body.toString()).toBe('part0part1part2'.repeat(3));
+    }
+    for (const agent of agents) {
+      const gone = await ask(url, parts[0]!, { method: 'HEAD', agent, headers: tus });
+      expect(gone.status).toBe(404);
     }
   });
 

@@ -14,7 +14,8 @@ import { type Note, noteOf, type ResumableRequest } from './request.js';
 
 /**
  * Messages of tus 1.0 (https://tus.io/protocols/resumable-upload): what a new upload is to become,
- * checksums of single requests, and requests and answers as the web API that `@tus/server` speaks.
+ * checksums of single requests, which uploads are parts of another, and requests and answers as the
+ * web API that `@tus/server` speaks.
  */
 
 /** What an upload is to become. */
@@ -30,12 +31,10 @@ const ANYTHING: UploadPolicy = {};
 export function newUpload(
   headers: IncomingHttpHeaders,
   { policy = ANYTHING, scope = '', mark, client }: ResumableRequest,
+  isPart: boolean,
   limits: TransferLimits,
 ): Begin {
   demandOrdinary(headers);
-  if (headers['upload-concat'] !== undefined) {
-    throw new ProblemError('bad_request', 'Uploads are not joined: Upload-Concat is no extension.');
-  }
   const raw = String(headers['upload-metadata'] ?? '');
   let values: Record<string, string | null> = {};
   try {
@@ -44,15 +43,14 @@ export function newUpload(
     throw new ProblemError('bad_request', 'Upload-Metadata is malformed.', error);
   }
   const { name, type, group } = metadataOf(headers, values, limits);
-  const refused = typeProblem(type, policy);
+  const refused = isPart ? undefined : typeProblem(type, policy);
   if (refused) throw refused;
   const now = Date.now();
   const { expiresAt } = expiryOf(headers, policy, now);
-  // An address is not written to the disk as it is.
-  const digest = createHash('sha256').update(client).digest('base64url');
   const note: Note = {
     scope,
     metadata: raw,
+    isPart,
     checkContent: policy.checkContent ?? false,
     maxBytes: Math.min(policy.maxFileBytes ?? limits.maxFileBytes, limits.maxFileBytes),
   };
@@ -60,11 +58,16 @@ export function newUpload(
     name,
     type,
     note,
-    owner: { name: digest.slice(0, 22), maxUploads: limits.maxClientUploads },
+    owner: { name: disguised(client), maxUploads: limits.maxClientUploads },
     once: mark,
     group: policy.group ?? group,
     ttlMs: expiresAt && expiresAt.getTime() - now,
   };
+}
+
+/** An address is not written to the disk as it is. */
+function disguised(client: string): string {
+  return createHash('sha256').update(client).digest('base64url').slice(0, 22);
 }
 
 export interface UploadMetadata {
@@ -127,6 +130,27 @@ export function checksumOf(headers: IncomingHttpHeaders): DigestCheck | undefine
   );
 }
 
+/** Most uploads that one upload may be made of. */
+const MAX_PARTS = 100;
+
+/** `partial`, or the ids of the uploads that form this one. Throws `bad_request`. */
+export function concatOf(headers: IncomingHttpHeaders): 'partial' | readonly string[] | undefined {
+  const header = headers['upload-concat'];
+  if (header === undefined || header === 'partial') return header as 'partial' | undefined;
+  const [, urls = ''] = /^final;(.+)$/.exec(String(header)) ?? [];
+  const ids = urls.trim().split(/ +/).map(lastPart);
+  if (urls === '' || ids.length > MAX_PARTS) {
+    const message = `Upload-Concat is "partial", or "final;" and 1 to ${MAX_PARTS} URLs of uploads.`;
+    throw new ProblemError('bad_request', message);
+  }
+  return ids;
+}
+
+function lastPart(url: string): string {
+  const [path = ''] = url.split(/[?#]/, 1);
+  return path.slice(path.lastIndexOf('/') + 1);
+}
+
 /** What `X-HTTP-Method-Override` may name. */
 const OVERRIDES: readonly string[] = ['PATCH', 'DELETE', 'HEAD', 'POST'];
 
@@ -150,7 +174,7 @@ export function asWebRequest(
 ): Request {
   const headers = new Headers();
   for (const [name, value] of Object.entries(request.headers)) {
-    if (!/^(?:upload|tus|content)-/.test(name) || value === undefined) continue;
+    if (!/^(?:upload-(?!concat)|tus-|content-)/.test(name) || value === undefined) continue;
     headers.set(name, String(value));
   }
   return new Request(`http://uploads/${id ?? ''}`, {
@@ -161,8 +185,11 @@ export function asWebRequest(
 }
 
 export function ownHeaders(upload: UnfinishedUpload): Record<string, string> {
-  const { metadata } = noteOf(upload);
-  return metadata === '' ? {} : { 'upload-metadata': metadata };
+  const { metadata, isPart } = noteOf(upload);
+  return {
+    ...(metadata === '' ? {} : { 'upload-metadata': metadata }),
+    ...(isPart ? { 'upload-concat': 'partial' } : {}),
+  };
 }
 
 /** The protocol's library refuses with a status and a text, without a code. */

@@ -19,8 +19,11 @@ export interface ResumableRequest {
   readonly quota?: UploadQuota | undefined;
   /** Called once, at the end, with the number of bytes that were added to the upload `id`. */
   readonly onReceived?: (bytes: number, id: string | undefined) => void | Promise<void>;
-  /** Called before the answer that ends an upload; if it throws, its error is the answer. */
-  readonly onStored?: (receipt: Receipt) => void | Promise<void>;
+  /**
+   * Called before the answer that ends an upload; if it throws, its error is the answer. `ids`: the
+   * upload or, for a joined one, the uploads that were its parts.
+   */
+  readonly onStored?: (receipt: Receipt, ids: readonly string[]) => void | Promise<void>;
 }
 
 /** What the route stores beside a resumable upload until it is finished. */
@@ -29,6 +32,8 @@ export interface Note {
   readonly scope: string;
   /** `Upload-Metadata`, as received. */
   readonly metadata: string;
+  /** It is a part of another upload, and never a file by itself. */
+  readonly isPart: boolean;
   readonly checkContent: boolean;
   readonly maxBytes: number;
 }

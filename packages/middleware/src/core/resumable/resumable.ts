@@ -16,6 +16,7 @@ import {
   asWebRequest,
   CHECKSUMS,
   checksumOf,
+  concatOf,
   methodOf,
   newUpload,
   ownHeaders,
@@ -33,7 +34,7 @@ import {
 
 /**
  * Resumable uploads by tus 1.0. `@tus/server` speaks the protocol, the store keeps the bytes, and
- * this module adds what both lack: checksums, policies, and problems as answers. An
+ * this module adds what both lack: checksums, concatenation, policies, and problems as answers. An
  * upload's id is the key of the file that it becomes; the answer that ends it contains the key in
  * `X-File-Key`.
  */
@@ -54,6 +55,8 @@ export class ResumableUploads {
   readonly #server: Server;
   /** Uploads by one-time URLs that became files a while ago. */
   readonly #ended = new Set<string>();
+  /** Parts that are being joined. */
+  readonly #joining = new Set<string>();
 
   /** Throws `invalid_option` for a store without unfinished uploads. */
   constructor(options: ResumableOptions) {
@@ -128,23 +131,24 @@ export class ResumableUploads {
     if (method === 'PATCH' && headers['content-type'] !== OFFSET_TYPE) {
       throw new ProblemError('invalid_media_type', `PATCH takes Content-Type: ${OFFSET_TYPE}.`);
     }
-    const begin = method === 'POST' ? newUpload(headers, asked, this.#options.limits) : undefined;
+    const concat = method === 'POST' ? concatOf(headers) : undefined;
+    const begin =
+      method === 'POST'
+        ? newUpload(headers, asked, concat === 'partial', this.#options.limits)
+        : undefined;
     const { id, quota, visibleScope, onReceived } = asked;
-    const length = headers['content-length'];
     const current: UnderWay = {
       checksum: checksumOf(headers),
       begin,
       quota,
       visibleScope,
       id,
-      expectedBytes: length === undefined ? undefined : Number(length),
+      expectedBytes: bytesOf(headers['content-length']),
     };
-    const upload = id === undefined ? undefined : this.#uploads.find(id);
-    if (upload && visibleScope !== undefined && noteOf(upload).scope !== visibleScope) {
-      throw new ProblemError('not_found', 'There is no such upload.');
-    }
+    if (id !== undefined) this.#demandVisible(id, asked);
     try {
       return await underWay.run(current, async () => {
+        if (Array.isArray(concat)) return this.#join(concat, current, asked);
         // Its last request may have failed before it became a file; this client asks for its state.
         if (method === 'HEAD' && id !== undefined) await this.#finishWhole(asked, current);
         return this.#speak(request, response, method, current, asked);
@@ -161,6 +165,17 @@ export class ResumableUploads {
     }
   }
 
+  #demandNotJoining(id: string): void {
+    if (!this.#joining.has(id)) return;
+    throw new ProblemError('upload_under_way', `The upload ${id} is being joined with others.`);
+  }
+
+  #demandVisible(id: string, { visibleScope }: ResumableRequest): void {
+    const upload = visibleScope === undefined ? undefined : this.#uploads.find(id);
+    if (upload && noteOf(upload).scope !== visibleScope) throw noUpload();
+    this.#demandNotJoining(id);
+  }
+
   async #speak(
     request: IncomingMessage,
     response: ServerResponse,
@@ -169,14 +184,7 @@ export class ResumableUploads {
     { path, filesPath, id, onStored }: ResumableRequest,
   ): Promise<Answer> {
     const upload = id === undefined ? undefined : this.#uploads.find(id);
-    const length = request.headers['content-length'];
-    const hasBody = request.headers['transfer-encoding'] !== undefined || Number(length ?? 0) > 0;
-    let body: RequestBody | undefined;
-    if (hasBody && (method === 'PATCH' || method === 'POST')) {
-      const { limits, guard } = this.#options;
-      sendContinueIfExpected(request, response);
-      body = new RequestBody(request, { limitBytes: limits.maxFileBytes, guard });
-    }
+    const body = this.#bodyOf(request, response, method);
     let answer: Response;
     try {
       answer = await this.#server.handleWeb(asWebRequest(request, method, id, body));
@@ -190,7 +198,7 @@ export class ResumableUploads {
     if (headers.location !== undefined) headers.location = `${path}/${headers.location}`;
     if (method === 'HEAD' && upload) Object.assign(headers, ownHeaders(upload));
     const { receipt } = current;
-    if (receipt && method !== 'HEAD') await onStored?.(receipt);
+    if (receipt && method !== 'HEAD') await onStored?.(receipt, [receipt.key]);
     // Another request may have ended it while this one waited.
     const isFile = method !== 'DELETE' && id !== undefined && !this.#uploads.find(id);
     const key = receipt?.key ?? (isFile ? id : undefined);
@@ -199,6 +207,21 @@ export class ResumableUploads {
       headers['content-location'] = `${filesPath}/${key}`;
     }
     return { status: answer.status, headers };
+  }
+
+  /** Undefined if the method has no body, or the body is empty. */
+  #bodyOf(
+    request: IncomingMessage,
+    response: ServerResponse,
+    method: string,
+  ): RequestBody | undefined {
+    const { headers } = request;
+    const hasBody =
+      headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
+    if (!hasBody || (method !== 'PATCH' && method !== 'POST')) return undefined;
+    const { limits, guard } = this.#options;
+    sendContinueIfExpected(request, response);
+    return new RequestBody(request, { limitBytes: limits.maxFileBytes, guard });
   }
 
   /** Creates an upload. Resolves with its id. */
@@ -214,18 +237,77 @@ export class ResumableUploads {
     return id;
   }
 
+  /**
+   * Creates an upload from the bytes of others, in order (extension concatenation), and removes
+   * those. The bytes of each part are counted already, once.
+   */
+  async #join(
+    ids: readonly string[],
+    current: UnderWay,
+    { path, filesPath, onStored }: ResumableRequest,
+  ): Promise<Answer> {
+    const scope = current.begin?.note.scope ?? '';
+    const distinct = [...new Set(ids)];
+    const parts = new Map(distinct.map((id) => [id, this.#partOf(id, scope)]));
+    const sizeOf = (each: readonly string[]) =>
+      each.reduce((sum, id) => sum + (parts.get(id)?.offset ?? 0), 0);
+    const size = sizeOf(ids);
+    const repeatedBytes = size - sizeOf(distinct);
+    for (const id of distinct) this.#demandNotJoining(id);
+    for (const id of distinct) this.#joining.add(id);
+    try {
+      await current.quota?.take(repeatedBytes, repeatedBytes);
+      const id = await this.#create(size);
+      current.receivedBytes = repeatedBytes;
+      let offset = 0;
+      for (const part of ids) {
+        offset = await this.#uploads.append(id, offset, this.#uploads.read(part), {
+          transfer: true,
+        });
+      }
+      for (const part of distinct) this.#partOf(part, scope);
+      await this.#finish(id);
+      if (current.receipt) await onStored?.(current.receipt, distinct);
+      // One that cannot be removed now is removed when it is too old.
+      for (const part of distinct) await this.#uploads.remove(part).catch(() => undefined);
+      return {
+        status: 201,
+        headers: {
+          'tus-resumable': TUS_RESUMABLE,
+          'cache-control': 'no-store',
+          location: `${path}/${id}`,
+          'content-location': `${filesPath}/${id}`,
+          [KEY_HEADER]: id,
+        },
+      };
+    } finally {
+      for (const id of distinct) this.#joining.delete(id);
+    }
+  }
+
+  #partOf(id: string, scope: string): UnfinishedUpload {
+    const part = this.#uploads.find(id);
+    if (!part || !noteOf(part).isPart || noteOf(part).scope !== scope) {
+      throw new ProblemError('not_found', 'Upload-Concat names an upload that does not exist.');
+    }
+    if (part.offset !== part.size) {
+      throw new ProblemError('length_mismatch', `The part ${id} is not finished.`);
+    }
+    return part;
+  }
+
   async #finishWhole({ id = '', onStored }: ResumableRequest, current: UnderWay): Promise<void> {
     const upload = this.#uploads.find(id);
     if (!upload || upload.offset !== upload.size) return;
     await this.#finish(id);
-    if (current.receipt) await onStored?.(current.receipt);
+    if (current.receipt) await onStored?.(current.receipt, [id]);
   }
 
   /** After an upload's last byte: makes it a file, or refuses and removes it. */
   async #finish(id: string): Promise<Record<string, never>> {
     const current = thisRequest();
     const upload = this.#uploads.find(id);
-    if (!upload) return {};
+    if (!upload || noteOf(upload).isPart) return {};
     const { once } = upload;
     // The mark lets its scope, and no other, see that the upload has become a file.
     const own = once ? {} : { once: scopeMark(current.visibleScope, id) };
@@ -283,6 +365,14 @@ export class ResumableUploads {
   }
 }
 
+function bytesOf(length: string | undefined): number | undefined {
+  return length === undefined ? undefined : Number(length);
+}
+
 function scopeMark(scope: string | undefined, id: string): Buffer {
   return uploadMark(`resumable ${scope ?? ''}`, id);
+}
+
+function noUpload(): ProblemError {
+  return new ProblemError('not_found', 'There is no such upload.');
 }

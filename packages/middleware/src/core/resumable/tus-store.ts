@@ -49,6 +49,7 @@ export const EXTENSIONS = [
   'termination',
   'expiration',
   'checksum',
+  'concatenation',
 ];
 
 export class TusStore extends DataStore {
@@ -85,30 +86,16 @@ export class TusStore extends DataStore {
     const request = thisRequest();
     const found = this.#uploads.find(id);
     if (!found) return this.#sentAgain(stream, id, offset);
-    const note = noteOf(found);
+    const { maxBytes } = noteOf(found);
     const { checksum } = request;
-    const check =
-      checksum &&
-      (() => {
-        const problem = checksum.problem();
-        if (problem) throw problem;
-      });
+    const check = checksum && (() => demand(checksum.problem()));
     // Another request may be adding bytes until this one has its turn.
     let hasBegun = false;
-    const counted = async function* (): AsyncGenerator<Buffer> {
+    const body = counted(stream, maxBytes - offset, noteOf(found), request, () => {
       hasBegun = true;
-      let left = note.maxBytes - offset;
-      // Destroying the stream here would end the request before its error is known.
-      for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
-        left -= chunk.length;
-        if (left < 0) throw tooLong(note);
-        await request.quota?.take(chunk.length, request.expectedBytes);
-        checksum?.update(chunk);
-        yield chunk;
-      }
-    };
+    });
     try {
-      return await this.#uploads.append(id, offset, counted(), { check, transfer: true });
+      return await this.#uploads.append(id, offset, body, { check, transfer: true });
     } catch (error) {
       request.failure ??= (isStoreError(error, 'aborted') && error.cause) || error;
       throw error;
@@ -138,6 +125,25 @@ export class TusStore extends DataStore {
   }
 }
 
+async function* counted(
+  stream: Readable,
+  bytes: number,
+  note: Note,
+  { checksum, quota, expectedBytes }: UnderWay,
+  onBegin: () => void,
+): AsyncGenerator<Buffer> {
+  onBegin();
+  let left = bytes;
+  // Destroying the stream here would end the request before its error is known.
+  for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
+    left -= chunk.length;
+    if (left < 0) throw tooLong(note);
+    await quota?.take(chunk.length, expectedBytes);
+    checksum?.update(chunk);
+    yield chunk;
+  }
+}
+
 function asUpload(found: UnfinishedUpload): Upload {
   const { id, offset, size, createdAt } = found;
   return new Upload({
@@ -150,4 +156,8 @@ function asUpload(found: UnfinishedUpload): Upload {
 
 export function tooLong({ maxBytes }: Note): ProblemError {
   return new ProblemError('too_large', `The upload is longer than ${maxBytes} bytes.`);
+}
+
+function demand(problem: ProblemError | undefined): void {
+  if (problem) throw problem;
 }
