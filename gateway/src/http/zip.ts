@@ -1,8 +1,9 @@
 import {
-  encodeDirectoryEntry,
   encodeEnd,
   localHeaderBytes,
   MAX_ENTRIES,
+  mostEntryBytes,
+  writeDirectoryEntry,
   writeLocalHeader,
 } from '@stevedore/protocol';
 
@@ -64,9 +65,10 @@ function localHeader(entry: ZipEntry): Buffer {
 function directoryEntry(entry: ZipEntry, offset: number): Buffer {
   const { size } = entry;
   const member = { ...entry, size: field32(size), comment: '' };
-  const head = encodeDirectoryEntry(member, field32(offset));
+  const head = Buffer.alloc(mostEntryBytes(member));
+  const bytes = writeDirectoryEntry(head, 0, member, field32(offset));
   const long = [...(size >= MAX_32 ? [size, size] : []), ...(offset >= MAX_32 ? [offset] : [])];
-  return withExtra(head, 6, 30, entry, long);
+  return withExtra(head.subarray(0, bytes), 6, 30, entry, long);
 }
 
 /**

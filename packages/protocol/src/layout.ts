@@ -161,6 +161,24 @@ export function lines(count: Field<number>, min = 0, max?: number): Field<readon
   );
 }
 
+/** A count, then as many items. */
+export function many<T>(count: Field<number>, item: Field<T>): Field<readonly T[]> {
+  return fixed(
+    0,
+    (writer, items, name) => {
+      count.write(writer, items.length, name, 'wide');
+      for (const each of items) item.write(writer, each, name, 'wide');
+    },
+    (reader, name) => {
+      const items: T[] = [];
+      for (let left = count.read(reader, name, 'wide', 0); left > 0; left -= 1) {
+        items.push(item.read(reader, name, 'wide', 0));
+      }
+      return items;
+    },
+  );
+}
+
 /** A sequence of fields. With `what`, leftover bytes are an error. */
 export function record<F extends Fields>(fields: F, what?: string): RecordLayout<ValueOf<F>> {
   const parts = Object.entries(fields).map(([name, field]) => {
