@@ -16,7 +16,7 @@ const FILES = 200;
 
 async function server(map: string, trackers?: string[]): Promise<FileStore> {
   const store = await open({
-    ...{ directory: temporaryFolder(), map, mergeMaxAge: '1h' },
+    ...{ directory: temporaryFolder(), map, stagedCopies: 1, mergeMaxAge: '1h' },
     ...(trackers ? { trackers } : {}),
   });
   onTestFinished(() => store.close());
