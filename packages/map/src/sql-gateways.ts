@@ -174,8 +174,8 @@ export class SqlGateways {
   }
 
   /**
-   * Records the progress of an adoption, at its end with the files that are lost; false if another
-   * gateway has it now.
+   * Records the progress of an adoption, at its end with the files that are lost; false if it is
+   * done already, or another gateway has it now.
    */
   async recordAdoption(
     origin: number,
@@ -186,7 +186,8 @@ export class SqlGateways {
     const rows = await this.driver.run(
       `UPDATE stevedore_gateway SET adopt_trunks = $3, adopted_trunks = $4, adopt_trouble = $6,
           adopt_lost = $7, adopted_at = CASE WHEN CAST($5 AS BOOLEAN) THEN coalesce(adopted_at, NOW) END
-        WHERE origin = $1 AND adopter = $2 RETURNING origin`,
+        WHERE origin = $1 AND adopter = $2 AND (CAST($5 AS BOOLEAN) OR adopted_at IS NULL)
+        RETURNING origin`,
       [origin, by, trunks, adopted, isDone, trouble, JSON.stringify(lost)],
       undefined,
       isDone ? 'gateways' : undefined,

@@ -126,7 +126,7 @@ export class Adoptions {
       const { origin, adoption } = gateway;
       const isMine = adoption?.by === this.#parts.origin && !adoption.isDone;
       if (!isMine || this.#underWay.has(origin) || this.#stopped.signal.aborted) continue;
-      const running = this.#run(gateway).finally(() => this.#underWay.delete(origin));
+      const running = this.#run(gateway, gateways).finally(() => this.#underWay.delete(origin));
       this.#underWay.set(origin, running);
     }
   }
@@ -163,12 +163,14 @@ export class Adoptions {
   }
 
   /** Never rejects: the next round retries. */
-  async #run(gateway: Gateway): Promise<void> {
+  async #run(gateway: Gateway, gateways: Gateways): Promise<void> {
     const { signal } = this.#stopped;
     const { origin } = gateway;
     try {
       await this.#adopt(gateway, signal);
       this.#pauses.delete(origin);
+      // The list from before would begin it again.
+      await gateways.refresh().catch(() => undefined);
     } catch (error) {
       if (signal.aborted) return;
       const trouble = (error as Error).message;
@@ -182,7 +184,7 @@ export class Adoptions {
     }
   }
 
-  /** Records the progress; false if the map has given the files to another gateway meanwhile. */
+  /** Records the progress; false if it is done, or the map has given the files to another gateway. */
   #note(
     { origin, adoption }: Gateway,
     progress: Partial<Adoption>,
@@ -251,7 +253,7 @@ export class Adoptions {
       while (read < there.length && isRead(there[read]!.taskId)) read += 1;
       if (!isWaiting()) break;
       const isMine = await this.#note(gateway, { trunks: trunks.length, adopted: read });
-      if (!isMine) throw new Error('the map has given its files to another gateway');
+      if (!isMine) throw new Error('it is done, or its files are given to another gateway');
       await sleep(PROGRESS_MS, undefined, { signal });
     }
     const held = index && (await this.#parts.takeOver(index)).lost;
