@@ -90,7 +90,8 @@ describe.skipIf(needsChromium.missing)('files', () => {
   });
 
   test('whose deletion is confirmed are deleted when the page is left', async () => {
-    const { page, store } = await open();
+    // Where the browser goes, it may ask for an icon.
+    const { page, store } = await open(/404/);
     await uploadFiles(page, { 'a.txt': ['text/plain', Buffer.from('hello')] });
     await listed(page, 'a.txt').click();
     await page.locator('#details').getByRole('button', { name: 'Delete' }).click();
