@@ -337,7 +337,7 @@ function contract(open: () => Promise<DeploymentMap>): void {
     expect(await find()).toMatchObject({ staged: STAGED, place: '', adoption: progress });
     await map.recordAdoption(away, { ...progress, isDone: true });
     await map.adopt(away, origin);
-    // Whoever goes on with it has not heard of that yet.
+    // A second run, begun before the first had ended, cannot undo that.
     expect(await map.recordAdoption(away, { ...progress, trouble: 'its copy is gone' })).toBe(
       false,
     );

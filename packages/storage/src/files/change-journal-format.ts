@@ -15,8 +15,8 @@ export type JournalChange =
       readonly piece?: string | undefined;
     }
   /**
-   * So many bytes follow the first `offset`, which stay as they are. Only the file has them: they are
-   * all there if they have this CRC-32, and else what is there of them is cut off.
+   * `bytes` are added behind `offset`. The journal does not have them: after a crash they are kept if
+   * their CRC-32 is this one, and cut off if not.
    */
   | {
       readonly what: 'append';
