@@ -90,15 +90,15 @@ describe.skipIf(needsChromium.missing)('files', () => {
   });
 
   test('whose deletion is confirmed are deleted when the page is left', async () => {
-    // Where the browser goes, it may ask for an icon.
-    const { page, store } = await open(/404/);
+    const { page, store } = await open();
     await uploadFiles(page, { 'a.txt': ['text/plain', Buffer.from('hello')] });
     await listed(page, 'a.txt').click();
     await page.locator('#details').getByRole('button', { name: 'Delete' }).click();
     await page.getByRole('button', { name: 'Delete it' }).click();
     await page.getByRole('button', { name: 'Undo' }).waitFor();
     expect((await store.list()).files).toHaveLength(1);
-    await page.goto(new URL('/health/ready', page.url()).href);
+    // A page with an icon of its own: the browser would ask for one.
+    await page.goto(new URL('/?left', page.url()).href);
     await expect.poll(async () => (await store.list()).files, PATIENT).toEqual([]);
   });
 

@@ -283,7 +283,12 @@ describe.skipIf(needsPostgres.missing)('servers with a map in PostgreSQL', () =>
     const before = await first.put('before');
     await first.flush();
     await (await soon(() => second.get(before.key))).bytes();
+    // A second copy is wanted, and no partner has had any.
+    const alone = await server({ map, trackers: first.trackers as string[] });
+    const { key, copies } = await alone.put('alone');
+    expect(copies).toBe(1);
     await database.kill();
+    await alone.delete(key);
     const meanwhile = await first.put('meanwhile');
     await first.flush();
     expect((await (await first.get(meanwhile.key)).bytes()).toString()).toBe('meanwhile');
