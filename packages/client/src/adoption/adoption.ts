@@ -126,7 +126,7 @@ export class Adoptions {
       const { origin, adoption } = gateway;
       const isMine = adoption?.by === this.#parts.origin && !adoption.isDone;
       if (!isMine || this.#underWay.has(origin) || this.#stopped.signal.aborted) continue;
-      const running = this.#run(gateway, gateways).finally(() => this.#underWay.delete(origin));
+      const running = this.#run(gateway).finally(() => this.#underWay.delete(origin));
       this.#underWay.set(origin, running);
     }
   }
@@ -163,21 +163,21 @@ export class Adoptions {
   }
 
   /** Never rejects: the next round retries. */
-  async #run(gateway: Gateway, gateways: Gateways): Promise<void> {
+  async #run(gateway: Gateway): Promise<void> {
     const { signal } = this.#stopped;
     const { origin } = gateway;
     try {
       await this.#adopt(gateway, signal);
       this.#pauses.delete(origin);
-      // The list from before would begin it again.
-      await gateways.refresh().catch(() => undefined);
     } catch (error) {
       if (signal.aborted) return;
       const trouble = (error as Error).message;
+      // It may have been begun from a list of before it was done.
+      const isMine = await this.#note(gateway, { trouble }).catch(() => true);
+      if (!isMine) return;
       this.#parts.report(
         new MapError('adoption', `origin ${origin} is not adopted yet: ${trouble}`, error),
       );
-      await this.#note(gateway, { trouble }).catch(() => undefined);
       const pause = this.#pauses.get(origin) ?? new GrowingPause(RETRIES);
       this.#pauses.set(origin, pause);
       await sleep(pause.next(), undefined, { signal, ref: false }).catch(() => undefined);
