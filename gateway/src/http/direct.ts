@@ -95,8 +95,11 @@ interface Ready extends Pick<RouteAnswer, 'key' | 'until' | 'cacheControl'> {
   seenSecond: number;
 }
 
-const MAX_HEADS_BYTES = 8 * 2 ** 20;
-const ENTRY_BYTES = 300;
+/** Of the memory for files: an answer of a file of 20 KB takes a twentieth of it. */
+const ANSWERS_SHARE = 1 / 20;
+const LEAST_ANSWERS_BYTES = 8 * 2 ** 20;
+const MOST_ANSWERS_BYTES = 32 * 2 ** 20;
+const ENTRY_BYTES = 500;
 /** Headers of one request, or written by the HTTP server. */
 const OWN_HEADERS: ReadonlySet<string> = new Set([
   'x-request-id',
@@ -112,10 +115,7 @@ export class Direct {
   readonly #now: () => number;
   readonly #takesHeads = takesHeads();
   readonly #keepAlive: string;
-  readonly #answers = new LRUCache<string, Ready>({
-    maxSize: MAX_HEADS_BYTES,
-    sizeCalculation: ({ head }, url) => head.length + url.length + ENTRY_BYTES,
-  });
+  readonly #answers: LRUCache<string, Ready>;
   #calls: DirectCalls = {};
   #isOpen = true;
   #second = 0;
@@ -125,6 +125,10 @@ export class Direct {
     this.#options = options;
     this.#now = options.now ?? Date.now;
     const seconds = Math.floor(options.keepAliveMs / 1000);
+    this.#answers = new LRUCache({
+      maxSize: answersBytes(options.files?.maxBytes ?? 0),
+      sizeCalculation: ({ head }, url) => head.length + url.length + ENTRY_BYTES,
+    });
     this.#keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${seconds}`;
   }
 
@@ -291,6 +295,12 @@ export class Direct {
     if (headers['transfer-encoding'] !== undefined) return false;
     return headers['tus-resumable'] === undefined && this.#serves(host);
   }
+}
+
+/** For the answers to files of which so many bytes are in memory. */
+function answersBytes(filesBytes: number): number {
+  const wanted = Math.floor(filesBytes * ANSWERS_SHARE);
+  return Math.min(Math.max(wanted, LEAST_ANSWERS_BYTES), MOST_ANSWERS_BYTES);
 }
 
 /** Headers that may ask for something other than the whole file, or need checking. */

@@ -55,6 +55,7 @@ const MAX_SOURCES = 4096;
 export class FileCache {
   /** Decides whether to read ahead. */
   readonly readAhead = new ReadAhead({ minUsedShare: MIN_USED_SHARE, maxSources: MAX_SOURCES });
+  readonly maxBytes: number;
   readonly #maxFileBytes: number;
   readonly #areas: Areas;
   readonly #policy: CachePolicy;
@@ -74,6 +75,7 @@ export class FileCache {
     const { maxBytes, filter = false, policy = 'admission', aheadShare = 0 } = options;
     const { now = () => performance.now() } = options;
     const frequency = new Frequency(this.#tableFiles);
+    this.maxBytes = maxBytes;
     this.#maxFileBytes = Math.floor(maxBytes * MAX_FILE_SHARE);
     this.#frequency = frequency;
     this.#absent = new LRUCache({

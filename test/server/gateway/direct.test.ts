@@ -1,4 +1,4 @@
-import { createServer, ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { open } from '@stevedore/client';
 import { signedDownload, UnsentBytes } from '@stevedore/middleware/core';
@@ -220,6 +220,7 @@ describe('what is kept', () => {
     const kept = new Map([['k', file]]);
     const answers = directOf({
       files: {
+        maxBytes: 0,
         get: (key) => kept.get(key),
         has: (key) => kept.has(key),
         isCurrent: (one) => kept.get('k') === one,
@@ -276,6 +277,30 @@ describe('what is kept', () => {
     expect(await asked()).toContain('the route');
     answers.close();
     expect(await asked()).toContain('the route');
+  });
+
+  test('takes a twentieth of the memory for files, from 8 to 32 MiB', () => {
+    const mebibyte = 2 ** 20;
+    const value = 'x'.repeat(mebibyte);
+    /** How many answers of a MiB are left of forty. */
+    const left = (maxBytes: number): number => {
+      const file = { key: 'k', bytes: Buffer.from('x'), expiresAt: Number.POSITIVE_INFINITY };
+      const isCurrent = vi.fn(() => true);
+      const files = { maxBytes, get: () => file, has: () => true, isCurrent, served: () => {} };
+      const answers = directOf({ files, now: () => 0 });
+      const asked = Array.from({ length: 40 }, (_, index) => {
+        const about = { method: 'GET', url: `/${index}`, httpVersion: '1.1' };
+        return { ...about, rawHeaders: ['Host', 'x'] } as IncomingMessage;
+      });
+      const answer = { key: 'k', known: {}, route: '/:key', content: file.bytes, until: 1 };
+      const full = { ...answer, headers: { value }, cacheControl: undefined };
+      for (const request of asked) answers.keep(request, full);
+      const response = { shouldKeepAlive: false } as ServerResponse;
+      // The first request of a second gets the file, the next one looks at it.
+      for (const request of [...asked, ...asked]) answers.take(request, response);
+      return isCurrent.mock.calls.length;
+    };
+    expect([0, 160, 400, 10_000].map((size) => left(size * mebibyte))).toEqual([7, 7, 19, 31]);
   });
 });
 
@@ -366,7 +391,13 @@ describe('an answer whose bytes are in memory', () => {
     };
     vi.spyOn(durations, 'series').mockReturnValue({ observe } as never);
     const answers = directOf({
-      files: { get: () => file, has: () => true, isCurrent: () => true, served: () => {} },
+      files: {
+        maxBytes: 0,
+        get: () => file,
+        has: () => true,
+        isCurrent: () => true,
+        served: () => {},
+      },
       requestId: ({ headers }) => {
         count += 1;
         return String(headers['x-request-id'] ?? `id-${count}`);

@@ -29,6 +29,11 @@ export class FilesInMemory {
     this.#context = context;
   }
 
+  /** Of the files in memory, at most. */
+  get maxBytes(): number {
+    return this.#context.reader.cache.maxBytes;
+  }
+
   /**
    * Undefined if it is not in memory; the file may still exist. Pass `known` if you have just looked
    * the file up, to save another lookup.
