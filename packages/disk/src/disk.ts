@@ -25,16 +25,11 @@ export declare abstract class Disk {
    */
   readNow?(path: string, bytes: number): Buffer | undefined;
   /**
-   * Creates a small file, whole and with this modification time, by way of the unused name
-   * `temporary`. 'taken' if there is something at `path`; undefined, with nothing done, if anything
-   * may have to be waited for. Leaves nothing if it throws. Optional, for disks that do not sync.
+   * Creates a small file, whole and with this modification time. 'taken' if there is something at
+   * `path`; undefined, with nothing done, if anything may have to be waited for. Leaves nothing if it
+   * throws; if the process is killed, perhaps a part. Optional, for disks that do not sync.
    */
-  createNow?(
-    temporary: string,
-    path: string,
-    chunks: readonly Uint8Array[],
-    mtimeSeconds: number,
-  ): CreatedNow;
+  createNow?(path: string, chunks: readonly Uint8Array[], mtimeSeconds: number): CreatedNow;
   /** To read and write; created if missing. Does not follow a symbolic link. */
   abstract openToUpdate(path: string): Promise<DiskFile>;
   /** Creates a symbolic link; EEXIST if the name exists. */

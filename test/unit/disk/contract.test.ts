@@ -264,7 +264,7 @@ test('a whole file is created at once, with its time, under a name that is free'
   const before = process.platform === 'linux' ? openFiles() : 0;
   const chunks = [Buffer.from('by'), Buffer.alloc(0), Buffer.from('tes')];
   const create = (name: string, disk = unsynced) =>
-    disk.createNow?.(`${root}/temporary`, `${root}/${name}`, chunks, 1234);
+    disk.createNow?.(`${root}/${name}`, chunks, 1234);
   expect(create('file')).toBe('created');
   expect(readFileSync(`${root}/file`, 'latin1')).toBe('bytes');
   const file = await localDisk.openToRead(`${root}/file`);

@@ -32,8 +32,7 @@ export function filesOnDisk(disk: Disk, temporaryFile: (path: string) => string)
     create: (temporary, isWrittenOnce) => newFileOnDisk(disk, temporary, isWrittenOnce),
     openToRead: (path) => disk.openToRead(path),
     readNow: (path, bytes) => disk.readNow?.(path, bytes),
-    createNow: (temporary, path, chunks, mtimeSeconds) =>
-      disk.createNow?.(temporary, path, chunks, mtimeSeconds),
+    createNow: (path, chunks, mtimeSeconds) => disk.createNow?.(path, chunks, mtimeSeconds),
     openToChange: (path) => disk.openToUpdate(path),
     exists: (path) => disk.exists(path),
     remove: (path) => disk.unlink(path),

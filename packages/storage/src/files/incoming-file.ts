@@ -113,7 +113,7 @@ export class IncomingFile {
   /** Creates the file at once under this name, if it is small and nothing has to be waited for. */
   createNow(path: string, mtimeSeconds: number): CreatedNow {
     if (!this.#chunks) return undefined;
-    const created = this.#backend.createNow?.(this.#temporary, path, this.#chunks, mtimeSeconds);
+    const created = this.#backend.createNow?.(path, this.#chunks, mtimeSeconds);
     this.#isNamed = created === 'created';
     return created;
   }
