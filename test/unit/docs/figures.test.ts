@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { reproducing } from '../../../bench/dist/claims/reproducing.js';
-import { filled, readRecords } from '../../../bench/dist/harness/records.js';
+import { commandOf, filled, readRecords } from '../../../bench/dist/harness/records.js';
 import { ROOT } from '../../support/paths.js';
 
 const DOCUMENTS = ['docs', 'packages'].flatMap((folder) =>
@@ -21,14 +21,14 @@ test('figures of benchmarks in documents are what was recorded', () => {
 
 test('the figures of the README are those of the run that it names', () => {
   const readme = readFileSync(join(ROOT, 'README.md'), 'utf8').replace(/\s+/g, ' ');
-  const { figures, scale } = records.get('servers')!.stored!;
+  const run = records.get('servers')!.stored!;
   const said =
     /takes ([\d.]+) times the uploads of a bare Node .+? filer takes ([\d.]+) times, .+? ([\d.]+) times\. Repeat/;
   const servers = ['gateway', 'seaweedfs-filer', 'seaweedfs-volume'];
   expect(said.exec(readme)?.slice(1)).toEqual(
-    servers.map((name) => figures[`stored.${name}.c20.rate-ratio`]!.toFixed(2)),
+    servers.map((name) => run.figures[`stored.${name}.c20.rate-ratio`]!.toFixed(2)),
   );
-  expect(readme).toContain(`npm run bench -- servers --parts stored --${scale}`);
+  expect(readme).toContain(`${commandOf('servers', 'stored', run)} --server `);
 });
 
 test('the page of the papers and its charts are what was recorded', () => {
