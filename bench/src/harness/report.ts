@@ -82,10 +82,12 @@ export async function runBenchmark(name: string, benchmark: Benchmark, options: 
   const failures: string[] = [];
   const done: Record<string, ReturnType<typeof newDrawn> & { figures: Listed }> = {};
   for (const [part, { run }] of parts) {
+    // What all parts leave would fill a disk.
+    await using own = await Workspace.open(options.directory);
     const before = figures.list().length;
     drawn = newDrawn();
     try {
-      await run(context);
+      await run({ ...context, workspace: own });
       done[part] = { ...drawn, figures: figures.list().slice(before) };
     } catch (error) {
       const text = error instanceof Error ? error.message : String(error);

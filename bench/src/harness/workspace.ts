@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** Directories for the data of one benchmark: fresh ones on request, none left at the end. */
+/** Directories for the data of one part of a benchmark: fresh ones on request, none left at the end. */
 export class Workspace implements AsyncDisposable {
   readonly directory: string;
   readonly #removeAtExit: () => void;

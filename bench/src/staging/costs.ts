@@ -41,8 +41,6 @@ export async function measureCosts(context: BenchmarkContext, plan: Plan): Promi
     await measure(context, plan, run, { small: copy, large });
     await workspace.remove(copy);
   });
-  await workspace.remove(small);
-  await workspace.remove(large);
   print('## Cost by number of files');
   table('costs', {
     head: '',

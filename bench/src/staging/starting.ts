@@ -28,7 +28,6 @@ export async function measureStarting(context: BenchmarkContext, plan: Plan): Pr
   await runs('starts', plan.runs, async () => {
     for (const state of STATES) await measure(context, plan, state, directories[state], samples);
   });
-  for (const state of STATES) await workspace.remove(directories[state]);
   print(
     `## Start with ${count(files)} files\n\nReady is counted from the start of the process. Most after: within ${watchSeconds} s of being ready, when merging has begun.`,
   );
