@@ -109,10 +109,13 @@ describe('a file of a sibling', () => {
   it('is gone where its deletion by another server was heard first, from memory too', async () => {
     const { first, second } = await stores(2, {
       map: `sqlite:${join(temporaryFolder(), 'map.db')}`,
+      cacheSize: 1_000_000,
     });
     const { key } = await first.put(CONTENT);
     await (await second.get(key)).bytes();
     const known = second.cached!.get(key)!;
+    // The other half is for files just uploaded.
+    expect(second.cached!.maxBytes).toBe(500_000);
     expect(second.cached!.isCurrent(known)).toBe(true);
     (second.deployment as Deployment).noteRemoved(Buffer.from(key, 'base64url'));
     await expect(second.get(key)).rejects.toMatchObject(notFound);
