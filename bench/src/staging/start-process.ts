@@ -30,10 +30,10 @@ export async function start(directory: string) {
 /** The most memory that is taken within so many seconds. */
 export async function watch(seconds: number): Promise<number> {
   const end = performance.now() + seconds * 1000;
-  let most = 0;
+  let most = process.memoryUsage.rss();
   while (performance.now() < end) {
-    most = Math.max(most, process.memoryUsage.rss());
     await sleep(POLL_MS);
+    most = Math.max(most, process.memoryUsage.rss());
   }
   return most;
 }
