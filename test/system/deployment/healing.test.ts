@@ -117,7 +117,7 @@ async function gateways(more: GatewayInput = {}) {
     return gateway;
   };
   const said: string[] = [];
-  const first = await start(0);
+  const first = await start(0, { trackerPort: 0, storagePort: 0 });
   trackers = [...first.store.trackers];
   const second = await start(1);
   const database = openDatabase(path, { timeout: 10_000 });
