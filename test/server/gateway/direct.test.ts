@@ -195,6 +195,16 @@ describe('an answer that was given before', () => {
     expect(settled((await ask(keeping.port, wrongKey))[0]!)).toBe(settled(withKey!));
   });
 
+  test('leaves the stream of a body that nobody reads as it is', async () => {
+    const { keeping } = await both();
+    const requests: IncomingMessage[] = [];
+    keeping.app.server.on('request', (request) => requests.push(request));
+    const path = `/files/${await put()}`;
+    const answers = await ask(keeping.port, get(path), 6);
+    expect(new Set(answers.map(settled)).size).toBe(1);
+    expect(requests.map(({ readableEnded }) => readableEnded)).toEqual(Array(6).fill(false));
+  });
+
   test('comes in its turn where requests are sent ahead of answers', async () => {
     const { keeping } = await both();
     const [first, second] = [await put('a.png', 'first'), await put('b.png', 'second')];
