@@ -3,6 +3,7 @@ import { promisify } from 'node:util';
 import type { DiskFile, FileStat } from './disk.js';
 import { MAX_SHORT_BYTES, type Paces, promptly } from './pace.js';
 
+const close = promisify(fs.close);
 const open = promisify(fs.open);
 const fdatasync = promisify(fs.fdatasync);
 const ftruncate = promisify(fs.ftruncate);
@@ -29,7 +30,8 @@ export type ShortWrites = 'at once' | 'in a thread';
 /**
  * A local file by its descriptor, because plain calls cost less per read than a FileHandle. The
  * user must close it. `stat` and `close` are synchronous: the system answers them from memory, and
- * handing such a call to a thread of Node's pool costs ten times as much.
+ * handing such a call to a thread of Node's pool costs ten times as much. A long file is closed in a
+ * thread: if it was unlinked, the system frees it then, which takes 20 ms for 64 MiB.
  */
 export class LocalFile implements DiskFile {
   #fd: number;
@@ -141,13 +143,27 @@ export class LocalFile implements DiskFile {
   async close(): Promise<void> {
     const fd = this.#fd;
     this.#fd = CLOSED;
-    closeAll([...this.#durable.splice(0), fd]);
+    try {
+      closeAll(this.#durable.splice(0));
+    } finally {
+      if (isShort(fd)) fs.closeSync(fd);
+      else await close(fd);
+    }
   }
 
   #inTurn(work: () => Promise<void>): Promise<void> {
     const done = this.#synced.then(work);
     this.#synced = done.catch(() => undefined);
     return done;
+  }
+}
+
+/** False if it cannot be found out. */
+function isShort(fd: number): boolean {
+  try {
+    return fs.fstatSync(fd).size <= MAX_SHORT_BYTES;
+  } catch {
+    return false;
   }
 }
 

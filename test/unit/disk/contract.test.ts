@@ -227,6 +227,25 @@ test.each([
   expect(readFileSync(`${root}/file`, 'latin1')).toBe('bytes');
 });
 
+test('a long file is closed in a thread: without a name it is freed only then', async () => {
+  const root = temporaryFolder();
+  const closed = vi.spyOn(fs, 'closeSync');
+  onTestFinished(() => void vi.restoreAllMocks());
+  const openFiles = () => readdirSync('/proc/self/fd').filter((fd) => linkOf(fd)?.startsWith(root));
+  for (const [bytes, atOnce] of [
+    [1_000, 1],
+    [200_000, 0],
+  ] as const) {
+    const file = await localDisk.create(`${root}/file`);
+    await file.writeAt([Buffer.alloc(bytes)], 0);
+    await localDisk.unlink(`${root}/file`);
+    closed.mockClear();
+    await file.close();
+    expect(closed).toHaveBeenCalledTimes(atOnce);
+    expect(openFiles()).toEqual([]);
+  }
+});
+
 test('a small file is read at once if it is as long as expected, and else not at all', async () => {
   const root = temporaryFolder();
   await written(localDisk, `${root}/file`, 'bytes');
