@@ -71,9 +71,8 @@ export async function read(targets: readonly Target[], options: ReadOptions): Pr
   let operations = 0;
   const clock = startClock();
   const endMs = performance.now() + seconds * 1000;
-  // Not before the first, however late it comes: a rate of nothing is no figure.
-  const isOver = (): boolean =>
-    operations > 0 && (operations >= maxRequests || performance.now() >= endMs);
+  // Not before the first: a rate of nothing is no figure.
+  const isOver = () => operations > 0 && (operations >= maxRequests || performance.now() >= endMs);
   const thread = async (own: readonly NodeConnection[], index: number): Promise<void> => {
     const random = new SeededRandom(seed * 1000 + index).next;
     const zipfs = targets.map(({ groups }) => new Zipf(groups.length, ZIPF_EXPONENT, random));

@@ -45,7 +45,7 @@ export interface Scenario {
   readonly title: string;
   /** Undefined: uploads of 20 KB, each of other bytes. */
   readonly downloads?: Order;
-  /** Uploads are merged meanwhile, as users run it; CPU counts until FastDFS has the files. */
+  /** Files are merged meanwhile, as users run it; CPU counts until FastDFS has them. */
   readonly isMerging?: boolean;
   /** Before the measurements: `cache`: with room for a tenth of the files. */
   readonly restarts?: 'as-it-is' | 'cache';
@@ -85,7 +85,8 @@ export const SCENARIOS = {
   },
   popular: {
     title: "Downloads, popular: of files that were just uploaded, by Zipf's law (0.9)",
-    ...{ downloads: 'popular', own: ['plain', 'gateway'], isOpen: true, connections: [20, 100] },
+    ...{ downloads: 'popular', isMerging: true, own: ['plain', 'gateway'], isOpen: true },
+    connections: ALL,
     goals: { rate: [1, [20, 100]] },
   },
   cold: {

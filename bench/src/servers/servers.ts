@@ -29,7 +29,7 @@ export const servers: Benchmark = {
   packages: ['autocannon'],
   introduce({ scale, servers: named }) {
     const { turns, seconds, uploadSeconds, uploadsBefore } = PLANS[scale];
-    const text = `${turns} turns of ${seconds} s for each server, uploads of ${uploadSeconds} s after ${uploadsBefore} others, so that memory is as full as after days. The gateway is started by its command. In the first table it runs with its defaults and merges; CPU counts until FastDFS, in the same process, has the files. In the others nothing is merged meanwhile. *plain* is node:http with appends and one fdatasync for all that arrived together; it keeps files that are downloaded in a Map, and uploads nowhere. *checked* is the gateway with an API key with rate and quota, a policy with types and first bytes, and signed URLs. The load is autocannon in a process of its own, which compares every byte that comes back. CPU is user and system time of all processes of a server, on Linux, and by its threads: the event loop, those of V8 (compiler, garbage collector), and the others (disk). Of a named server it is that of the processes which listen at its address, where that is this machine.`;
+    const text = `${turns} turns of ${seconds} s for each server, uploads of ${uploadSeconds} s after ${uploadsBefore} others, so that memory is as full as after days. The gateway is started by its command. In the first table, and where downloads are popular, it runs with its defaults and merges; CPU counts until FastDFS, in the same process, has the files. In the others nothing is merged meanwhile. *plain* is node:http with appends and one fdatasync for all that arrived together; it keeps files that are downloaded in a Map, and uploads nowhere. *checked* is the gateway with an API key with rate and quota, a policy with types and first bytes, and signed URLs. The load is autocannon in a process of its own, which compares every byte that comes back. CPU is user and system time of all processes of a server, on Linux, and by its threads: the event loop, those of V8 (compiler, garbage collector), and the others (disk). Of a named server it is that of the processes which listen at its address, where that is this machine.`;
     const rows = named.map((server) => [server.kind, acknowledges(server)]);
     return rows.length === 0
       ? text
@@ -77,7 +77,6 @@ async function measure(context: BenchmarkContext, plan: Plan, name: ScenarioName
 }
 
 const WARM_UP_CONNECTIONS = 50;
-
 /** Two processes, each with half of the requests, take longer to compile what they run. */
 const WORKERS_WARM_UP = 4;
 
