@@ -1,5 +1,7 @@
+import { once } from 'node:events';
 import { get, type IncomingMessage, request, type ServerResponse } from 'node:http';
 import { connect, createServer } from 'node:http2';
+import { connect as connectTo } from 'node:net';
 import { deferred } from '@stevedore/async';
 import type { Store, StoredFile } from '@stevedore/client';
 import { defaultTransferLimits, Files } from '@stevedore/middleware/core';
@@ -9,7 +11,7 @@ import { soon } from '../../support/soon.js';
 
 /** An answer gives back its memory, even if its client leaves early or somebody else answers first. */
 
-const SIZE = 1_000_000;
+const SIZE = 4_000_000;
 
 type Handle = (request: IncomingMessage, response: ServerResponse) => void;
 
@@ -69,6 +71,26 @@ test.each(Object.entries(CLIENTS))(
     await freed();
   },
 );
+
+test('whose client has said its last word and reads on', async () => {
+  const { files, isRead, answer, freed } = setup();
+  isRead();
+  const sent = deferred<void>();
+  const url = await serving((request, response) => {
+    answer(request)
+      .then((each) => files.send(response, each))
+      .then(sent.resolve, sent.reject);
+  });
+  const socket = connectTo({ port: Number(new URL(url).port), allowHalfOpen: true });
+  const closed = once(socket, 'close');
+  socket.on('error', () => {});
+  socket.on('end', () => socket.destroy());
+  socket.resume();
+  socket.end('GET / HTTP/1.1\r\nHost: x\r\n\r\n');
+  await sent.promise;
+  await closed;
+  await freed();
+});
 
 test('that somebody else has answered meanwhile', async () => {
   const { files, reading, isRead, answer, freed } = setup();

@@ -38,3 +38,12 @@ test('nothing is read while clients have not taken what the memory has room for'
   expect(read(20_000)?.length).toBe(20_000);
   expect(reads).toEqual([20_000]);
 });
+
+test('a download that has ended holds nothing again, whatever was still under way', () => {
+  const { unsent } = setup();
+  const hold = unsent.hold();
+  hold.release();
+  expect(unsent.reserve(hold, LIMIT / 4, () => false)).toBeUndefined();
+  hold.wait(LIMIT, { trim: () => LIMIT, end: () => undefined });
+  expect(unsent.stats()).toMatchObject({ bytes: 0, stalled: 0 });
+});

@@ -54,10 +54,11 @@ const TRIM_AFTER_MS = 50;
 const END_AFTER_MS = 5_000;
 const SWEEP_MS = 1000;
 
-/** Bytes held by one download. */
+/** Bytes held by one download; none again once it is released, whatever was still under way. */
 export class Hold {
   readonly #unsent: UnsentBytes;
   bytes = 0;
+  isReleased = false;
   /** When it began to wait for its client, by the monotonic clock. */
   stalledAt = 0;
   stalled: Stalled | undefined;
@@ -77,6 +78,7 @@ export class Hold {
   }
 
   release(): void {
+    this.isReleased = true;
     this.#unsent.move(this);
     this.#unsent.resize(this, 0);
   }
@@ -174,6 +176,7 @@ export class UnsentBytes {
   }
 
   wait(hold: Hold, bytes: number, stalled: Stalled): void {
+    if (hold.isReleased) return;
     hold.stalled = stalled;
     hold.stalledAt = this.#now();
     this.#stalled.add(hold);
@@ -268,7 +271,8 @@ export class UnsentBytes {
     stalled?.end();
   }
 
-  #set(hold: Hold, bytes: number): void {
+  #set(hold: Hold, asked: number): void {
+    const bytes = hold.isReleased ? 0 : asked;
     this.#bytes += bytes - hold.bytes;
     hold.bytes = bytes;
     assert(bytes >= 0 && this.#bytes >= 0);
