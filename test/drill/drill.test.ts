@@ -96,14 +96,19 @@ const EVENTS: Readonly<Record<string, DrillEvent>> = {
   'gateway away for long': {
     isOutage,
     run: async (drill) => {
-      const { deployment, random } = drill;
+      const { deployment, ledger, random } = drill;
       const gateway = random.pick(deployment.gateways);
       const origins = deployment.origins(gateway);
       await deployment.kill(gateway);
       deployment.drop(gateway);
+      // They are away with it, and there again with it.
+      const alone = aloneAt(ledger, origins);
+      for (const entry of alone) entry.state = 'excused';
       await deployment.adopted(origins);
       await verifyOrigins(drill, origins);
       await deployment.bringBack(gateway);
+      await deployment.returned(gateway, origins);
+      for (const entry of alone) entry.state = 'there';
       await verifyOrigins(drill, origins);
     },
   },
@@ -165,12 +170,18 @@ const EVENTS: Readonly<Record<string, DrillEvent>> = {
   },
 };
 
-/** Of machines that are gone, what was acknowledged with one copy and is not in FastDFS yet. */
-function excuse({ ledger, report }: Drill, origins: readonly number[]): void {
+/** What these machines acknowledged with one copy, and is not in FastDFS yet. */
+function aloneAt(ledger: DrillLedger, origins: readonly number[]): readonly Entry[] {
   const since = performance.now() - MERGED_MS;
-  for (const entry of ledger.entries) {
-    const isAlone = entry.copies === 1 && entry.acknowledgedAt > since;
-    if (!isAlone || !origins.includes(entry.origin) || entry.state !== 'there') continue;
+  return ledger.entries.filter(
+    ({ copies, acknowledgedAt, origin, state }) =>
+      copies === 1 && acknowledgedAt > since && origins.includes(origin) && state === 'there',
+  );
+}
+
+/** Of machines that are gone. */
+function excuse({ ledger, report }: Drill, origins: readonly number[]): void {
+  for (const entry of aloneAt(ledger, origins)) {
     entry.state = 'excused';
     report.excused += 1;
   }

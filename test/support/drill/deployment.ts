@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -130,6 +130,15 @@ export class DrillDeployment {
     await this.startAgain(gateway);
     this.gateways.push(gateway);
     this.balancer.add(gateway.url);
+  }
+
+  /** Resolves once all that it had before it was adopted is there again. */
+  async returned({ name, directory }: DrillGateway, origins: readonly number[]): Promise<void> {
+    const end = performance.now() + READY_LIMIT_MS;
+    while (origins.some((origin) => existsSync(join(directory, 'returned', String(origin))))) {
+      if (performance.now() > end) throw new Error(`${name} does not give back what it had`);
+      await sleep(50);
+    }
   }
 
   async startAgain(gateway: DrillGateway): Promise<void> {

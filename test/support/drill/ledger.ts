@@ -108,7 +108,9 @@ export class DrillLedger {
     entry.wrong = wrong;
     this.counts[wrong] += 1;
     const age = Math.round((performance.now() - entry.acknowledgedAt) / 1000);
-    this.find(`${wrong}: ${entry.key} of origin ${entry.origin}, ${age} s old: ${why}`);
+    this.find(
+      `${wrong}: ${entry.key} of origin ${entry.origin}, ${age} s old, ${entry.copies} copies: ${why}`,
+    );
   }
 
   find(finding: string): void {
