@@ -45,7 +45,7 @@ export interface Scenario {
   readonly title: string;
   /** Undefined: uploads of 20 KB, each of other bytes. */
   readonly downloads?: Order;
-  /** Files are merged meanwhile, as users run it; CPU counts until FastDFS has them. */
+  /** Merging runs during the measurement, as in production; CPU counts until FastDFS has the files. */
   readonly isMerging?: boolean;
   /** Before the measurements: `cache`: with room for a tenth of the files. */
   readonly restarts?: 'as-it-is' | 'cache';

@@ -41,9 +41,12 @@ test('nothing is read while clients have not taken what the memory has room for'
 
 test('a download that has ended holds nothing again, whatever was still under way', () => {
   const { unsent } = setup();
-  const hold = unsent.hold();
+  const [hold, other] = [unsent.hold(), unsent.hold()];
   hold.release();
+  // Full: it would have to wait for room.
+  other.wait(LIMIT, { trim: () => LIMIT, end: () => undefined });
   expect(unsent.reserve(hold, LIMIT / 4, () => false)).toBeUndefined();
   hold.wait(LIMIT, { trim: () => LIMIT, end: () => undefined });
+  other.release();
   expect(unsent.stats()).toMatchObject({ bytes: 0, stalled: 0 });
 });

@@ -145,9 +145,10 @@ export class UnsentBytes {
 
   /**
    * Reserves `wanted` bytes for the hold; returns a promise only if it has to wait. If the client
-   * is gone, the wait ends without bytes.
+   * is gone, the wait ends without bytes. A released hold gets none, and takes none from others.
    */
   reserve(hold: Hold, wanted: number, isGone: () => boolean): Promise<void> | undefined {
+    if (hold.isReleased) return undefined;
     const bytes = Math.min(wanted, this.#limits.maxUnsentBytes * READ_SHARE);
     const isShort = bytes <= SHORT_BYTES;
     if ((isShort || this.#queue.length === 0) && this.#hasRoom(hold, bytes, isShort)) {
